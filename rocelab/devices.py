@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
+#: What the packets of urxe's devices are.
+UrxeTransport = Literal["roce-v2", "roce-v1", "iwarp"]
 #: Of urxe's devices: the GID of RoCE v1 of an address stands so many places behind that of RoCE v2.
 ROCE_V1_DISTANCE: Final = 32
 

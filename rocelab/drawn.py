@@ -61,7 +61,7 @@ class DrawStore:
         with self._values.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([_DRAW, *names])
-            writer.writerows([number, *(f"{draw[name]:.6g}" for name in names)] for number, draw in enumerate(values))
+            writer.writerows([number, *(f"{draw[name]:.12g}" for name in names)] for number, draw in enumerate(values))
 
     def append(self, draw: int, samples: Sequence[Sample]) -> None:
         """Write the samples of a step in one go."""

@@ -1,7 +1,8 @@
 """Which TCPs Soft RoCE is held against: those that wait as it does, and all of them. And how a TCP is named.
 
 A TCP is a program's way to use sockets (`blocking`, `openmpi-ucx`) under a congestion control. In results it is
-one variant, `blocking@cubic`; `blocking@default` is under whatever the machine has as its default.
+one variant, `blocking@cubic`; `blocking@default` is under whatever the machine has as its default. iWARP, which
+is over TCP, has a congestion control in the same way: `send@cubic`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ WAITINGS: Final[tuple[Waiting, ...]] = ("blocking", "polling")
 
 TCP: Final = "tcp"
 SOFT_ROCE: Final = "soft-roce"
+#: The same device, whose transport is iWARP: RDMA over the kernel's TCP.
+SOFT_IWARP: Final = "soft-iwarp"
+#: Whose messages go over the TCP of the nodes, so that a study chooses their congestion control.
+OVER_TCP: Final = (TCP, SOFT_IWARP)
 #: How the ends of a link hand what arrives to TCP: as the fabric made them; by NAPI; by NAPI whose
 #: interrupts wait at the server while programs poll (`rocelab.launch.reception`).
 Reception = Literal["usual", "napi", "napi-deferred"]
@@ -99,16 +104,15 @@ def title(variant: str, default_control: str | None = None) -> str:
 
     `default_control` is what the machine's default was: `blocking@default` is `TCP blocking, default (bbr)`.
     """
-    name, control = name_of(variant), control_of(variant)
-    plain, condition = plain_name(name)
-    words = [_WORDS.get(plain, f"TCP {plain}")]
-    if condition is not None:
-        words.append(condition)
-    if control == DEFAULT and default_control is not None:
-        words.append(f"{DEFAULT} ({default_control})")
-    elif control is not None:
-        words.append(control)
-    return ", ".join(words)
+    plain, condition = plain_name(name_of(variant))
+    words = (_WORDS.get(plain, f"TCP {plain}"), condition, control_words(variant, default_control))
+    return ", ".join(word for word in words if word is not None)
+
+
+def control_words(variant: str, default_control: str | None = None) -> str | None:
+    """The congestion control of a variant in words: `default (bbr)`. None where it has none."""
+    control = control_of(variant)
+    return f"{DEFAULT} ({default_control})" if control == DEFAULT and default_control is not None else control
 
 
 def matches(variant: str, wanted: str) -> bool:
@@ -117,7 +121,7 @@ def matches(variant: str, wanted: str) -> bool:
 
 
 def with_control(name: str, congestion_control: str) -> str:
-    """The variant of a TCP under a congestion control: `blocking@cubic`."""
+    """The variant of a TCP, or of what is over TCP, under a congestion control: `blocking@cubic`."""
     return f"{name}{SEPARATOR}{congestion_control}"
 
 

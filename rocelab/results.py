@@ -28,7 +28,6 @@ SCHEMA_VERSION = 1
 
 READABLE_VERSIONS = range(1, SCHEMA_VERSION + 1)
 """Versions that are read: all that there ever were. Fields that came later have a default."""
-
 ParamValue = str | int | float | bool
 RunStatus = Literal["running", "complete", "incomplete", "interrupted"]
 """``incomplete``: it ended, and some steps failed or a time budget had no room for them. ``running`` although no
@@ -38,9 +37,10 @@ MESH_TEST = "mesh"
 """From each node to every other at the same time, at any level."""
 EVENTS_METRIC = "events_"
 """How metrics begin that count what happened to packets; ``lost``, ``paused``, ``marked`` or ``resent`` follows."""
+DROPPED_PARAM = "dropped_packets"
+"""The parameter of samples that says how many packets their link dropped on purpose meanwhile."""
 PAIRS_LEVEL = "pairs"
 """The level whose samples are of a pair of nodes each: ``client`` and ``server`` among their parameters."""
-
 FLOWS_LEVEL = "flows"
 """The level whose samples are of flows that arrive at random: by the greatest size of a bin of flows, or of all."""
 SLOWDOWN_METRIC = "slowdown"
@@ -182,6 +182,8 @@ class LinkInfo:
     """Of a two-level link: what the cable between an access switch and the spine is shaped to."""
     gso_max_bytes: int | None = None
     """How much TCP was allowed to hand to a cable at once; None: as the kernel has it."""
+    loss_percent: float | None = None
+    """Of the packets that nodes send, how many were dropped on purpose; None: none, and not packet by packet."""
     facts: Mapping[str, ParamValue] = field(default_factory=dict)
     """Of the first node's interface, as the kernel reports it once the link is up; empty where it was not asked."""
 
@@ -238,7 +240,6 @@ class RunInfo:
     """What others took of the processors meanwhile; None of a run that did not look, or has not ended."""
     chosen_repetitions: int | None = None
     """Repetitions of the first pass where they are not the study's: asked for, or what fits the budget."""
-
     hosts: str | None = None
     """How the hosts were named: a list, or the path of a file. None: they were found, or there are none."""
     folder: str | None = None

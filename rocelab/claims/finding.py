@@ -161,4 +161,5 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     parts = set(verdicts)
     if Verdict.CONTRADICTED in parts:
         return Verdict.CONTRADICTED
-    return Verdict.REPRODUCED if parts == {Verdict.REPRODUCED} else Verdict.NOT_CHECKABLE
+    # All are questions, or none.
+    return parts.pop() if parts in ({Verdict.REPRODUCED}, {Verdict.ANSWERED}) else Verdict.NOT_CHECKABLE

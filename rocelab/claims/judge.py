@@ -57,6 +57,12 @@ class Judgement:
     certainty: Certainty | None = None
     """Of a simulated run: its draws of what is assumed, and the null model."""
 
+    @property
+    def verdict_words(self) -> str:
+        """The verdict, and whether it follows from what was put in: then it is no evidence."""
+        is_given = self.verdict is Verdict.REPRODUCED and bool(self.claim.by_construction)
+        return f"{self.verdict} by construction" if is_given else str(self.verdict)
+
 
 def judge(claim: Claim, info: RunInfo, samples: Sequence[Sample]) -> Judgement:
     """Judges one claim on the current samples of a run."""
@@ -214,7 +220,7 @@ def _simulated(claim: Claim) -> Claim:
 
 
 def _judged_by(claim: Claim, other: AtLevel) -> Claim:
-    changed = {name: getattr(other, name) for name in ("stand_in", "rule_text", "rule")}
+    changed = {name: getattr(other, name) for name in ("stand_in", "rule_text", "rule", "by_construction")}
     # Through MPI as at the network level, the run is the same emulated one.
     scales = other.scales if other is claim.virtual else claim.scales
     return claim.model_copy(update=changed | {"scales": scales})

@@ -8,7 +8,7 @@ from rocelab.claims.finding import Finding, Number, Range, Verdict, hold
 from rocelab.claims.rules import Answers, Mostly, Question
 from rocelab.claims.sides import Place, Sides
 from rocelab.results import RunInfo, Sample
-from rocelab.stats import Ratio, text
+from rocelab.stats import Better, Ratio, Series, text
 
 
 def judge_mostly(rule: Mostly, sides: Sides) -> Finding:
@@ -50,7 +50,7 @@ def judge_answers(rule: Answers, info: RunInfo, sides: Sides, samples: Sequence[
     for question in rule.questions:
         answer = _answer(rule, question, sides)
         if answer is None:
-            missing.append(question.test)
+            missing.append(question.test if question.link is None else f"{question.test} ({question.link})")
         else:
             words.append(f"{question.name}: {answer}")
     tests = {question.test for question in rule.questions}
@@ -68,15 +68,23 @@ def judge_answers(rule: Answers, info: RunInfo, sides: Sides, samples: Sequence[
 
 
 def _answer(rule: Answers, question: Question, sides: Sides) -> str | None:
-    """What a test gave over all sizes, of the subject and of the first reference."""
-    for link in sides.links(rule.level, question.test):
+    """What a test gave over all sizes, of the subject and of the reference under its best congestion control."""
+    links = sides.links(rule.level, question.test) if question.link is None else [question.link]
+    for link in links:
         place = Place(link, rule.level, question.test, question.metric)
-        subject, reference = sides.first(rule.subject, place), sides.first(rule.reference, place)
-        if subject is not None and reference is not None:
+        subject, references = sides.first(rule.subject, place), sides.under_each_control(rule.reference, place)
+        if subject is not None and references:
             said = []
-            for name, series in ((rule.subject.name, subject), (rule.reference.name, reference)):
-                values = [spread.typical for _, spread in series.spreads()]
-                ends = (text.quantity(end, series.unit) for end in (min(values), max(values)))
+            for name, every in ((rule.subject.name, [subject]), (rule.reference.name, references)):
+                values = _best_values(every, question.better)
+                ends = (text.quantity(end, every[0].unit) for end in (min(values), max(values)))
                 said.append(f"{name} {' to '.join(ends)}")
             return ", ".join(said)
     return None
+
+
+def _best_values(every: Sequence[Series], better: Better) -> list[float]:
+    """At each size what stands for the repetitions of the best series."""
+    choose = min if better == "lower" else max
+    sizes = dict.fromkeys(size for series in every for size in series.sizes)
+    return [choose(each.spread(size).typical for each in every if size in each.values) for size in sizes]

@@ -42,6 +42,8 @@ class AtLevel(Data):
     stand_in: str
     rule_text: str
     rule: Rule
+    by_construction: str = ""
+    """As that of :class:`Claim`."""
 
 
 class OtherReading(Data):
@@ -84,6 +86,8 @@ class Claim(Data):
     virtual: AtLevel | None = None
     """Takes the place of both, where the run was simulated."""
     otherwise: tuple[OtherReading, ...] = ()
+    by_construction: str = ""
+    """What was put in, or chosen knowing the claim, so that the rule holds: where it does, that is no evidence."""
     source: Source
 
 

@@ -33,7 +33,11 @@ _FITS = {Verdict.REPRODUCED: "as", Verdict.CONTRADICTED: "not as", Verdict.NOT_C
 
 def _series(part: Part, side: LinkSide, sides: Sides) -> Series | None:
     # Other tests over many nodes than the mesh are series of their own for every number of nodes.
-    return sides.first(side, Place(side.link, part.level, part.test, part.metric, (part.nodes, part.ranks)))
+    return sides.first(side, _place(part, side))
+
+
+def _place(part: Part, side: LinkSide) -> Place:
+    return Place(side.link, part.level, part.test, part.metric, (part.nodes, part.ranks))
 
 
 def number_of(part: Part, sides: Sides) -> Number | str:
@@ -43,11 +47,11 @@ def number_of(part: Part, sides: Sides) -> Number | str:
         return f"This run holds no {part.test} samples of {part.subject.name}."
     found = _values(part, subject)
     if part.reference is not None:
-        reference = _series(part, part.reference, sides)
-        if reference is None:
+        references = sides.under_each_control(part.reference, _place(part, part.reference))
+        if not references:
             return f"This run holds no {part.test} samples of {part.reference.name}."
-        others = _values(part, reference)
-        pairs = {at: _compared(part, subject, reference, at) for at in found if at in others}
+        others = set[int]().union(*(_values(part, each) for each in references))
+        pairs = {at: _compared(part, subject, references, at) for at in found if at in others}
         found = {at: number for at, number in pairs.items() if number is not None}
     if not found:
         return f"{part.name}: nothing was measured there."
@@ -77,11 +81,13 @@ def _centre(part: Part) -> Centre | None:
     return "min" if part.better == "lower" else "max"
 
 
-def _compared(part: Part, subject: Series, reference: Series, at: int) -> Number | None:
+def _compared(part: Part, subject: Series, references: list[Series], at: int) -> Number | None:
     if part.how == "difference":
-        mine, theirs = (value(each, at, _centre(part)) for each in (subject, reference))
-        return _less(mine, theirs).scaled(part.factor)
-    found = subject.ratio_to_best([reference], at, better=part.better, centre=_centre(part))
+        choose = min if part.better == "lower" else max
+        theirs = [value(each, at, _centre(part)) for each in references if at in each.values]
+        best = choose(theirs, key=lambda number: number.estimate)
+        return _less(value(subject, at, _centre(part)), best).scaled(part.factor)
+    found = subject.ratio_to_best(references, at, better=part.better, centre=_centre(part))
     if found is None:
         return None
     if part.how == "reduction":

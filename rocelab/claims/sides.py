@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rocelab import peers
 from rocelab.claims.rules import LinkSide, Side
@@ -22,6 +22,10 @@ class Place(NamedTuple):
     """On how many nodes, and with how many processes. None: as many as were measured first."""
 
 
+#: Metrics that are the sum of those of the two ends, client and server.
+_OF_BOTH_ENDS: Final = {"cpu_us_per_mib": ("cpu_client_us_per_mib", "cpu_server_us_per_mib")}
+
+
 class Sides:
     """The series of a run by the sides of rules, with notes on those that were chosen among several."""
 
@@ -37,6 +41,9 @@ class Sides:
 
     def every(self, side: Side, place: Place) -> list[Series]:
         """All series of a side, in the order in which they were measured, and on one scale."""
+        if place.metric in _OF_BOTH_ENDS:
+            ends = (self.every(side, place._replace(metric=metric)) for metric in _OF_BOTH_ENDS[place.metric])
+            return [client.plus(server, place.metric) for client, server in zip(*ends, strict=True)]
         keys = [key for key in self._table if _is_of(key, side, place)]
         scale = place.scale or (keys[0].nodes, keys[0].ranks) if keys else None
         found = (self._table.get(key) for key in keys if (key.nodes, key.ranks) == scale)
@@ -55,6 +62,19 @@ class Sides:
         found = self.every(side, place)
         self._note(side, [series.key.variant for series in found])
         return found[0] if found else None
+
+    def under_each_control(self, side: Side, place: Place) -> list[Series]:
+        """The series of a side that was measured first, under each congestion control that it was measured with."""
+        found = self.every(side, place)
+        by_name: dict[str, list[Series]] = {}
+        for series in found:
+            by_name.setdefault(peers.name_of(series.key.variant), []).append(series)
+        self._note(side, list(by_name))
+        first = next(iter(by_name.values()), [])
+        if len(first) > 1:
+            names = text.listing([series.key.variant for series in first])
+            self._notes[f"{side.name} is the best of {names} at each size."] = None
+        return first
 
     def samples(self, side: LinkSide, level: str, test: str, samples: Iterable[Sample]) -> list[Sample]:
         """The samples of the series that was measured first, those that failed too."""

@@ -18,7 +18,7 @@ def bars(
         bool, typer.Option("--sizes", help="Show every size, and the TCP that it is held against.")
     ] = False,
 ) -> None:
-    """Show Soft RoCE against the best TCP, and each ratio that it is to reach beside its bar."""
+    """Show Soft RoCE and iWARP against the best TCP, and each ratio that is to be reached beside its bar."""
     # The statistics take a while to load, and no other command should wait for them.
     from rocelab.report.bar_list import BARS  # noqa: PLC0415
     from rocelab.report.bars import held  # noqa: PLC0415

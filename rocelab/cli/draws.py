@@ -14,8 +14,9 @@ from rich.progress import Progress
 from rocelab.claims import ClaimError, claims_by_id, simulated_tests
 from rocelab.cli.grounds import VirtualGround
 from rocelab.cli.problems import fail, say
-from rocelab.cli.run import EXIT_FAILED_SAMPLES, EXIT_INTERRUPTED, interruptible, show_report, sole_writer
+from rocelab.cli.run import EXIT_FAILED_SAMPLES, EXIT_INTERRUPTED, show_report
 from rocelab.cli.studies import known_claims, parse_any
+from rocelab.cli.under_way import interruptible, sole_writer
 from rocelab.drawn import DrawStore
 from rocelab.profiles.drawing import Draw
 from rocelab.profiles.drawing import draws as drawn_values

@@ -34,6 +34,7 @@ _KEYS: Mapping[str, Callable[[str], float]] = {
     "switch_queue_bytes": int,
     "nodes_per_switch": int,
     "uplink_rate_mbps": float,
+    "loss_percent": float,
 }
 _LINK_HELP = (
     "A link, as ID=KIND[,KEY=VALUE...]. KIND is direct (the first two nodes, one cable), bridge (any number, one "
@@ -188,7 +189,8 @@ def describe_link(link: LinkProfile) -> str:
     """A link in a few words."""
     rate = f", {link.rate_mbps:g} Mbps" if link.rate_mbps is not None else ""
     uplinks = f", uplinks {link.uplink_rate_mbps:g} Mbps" if link.uplink_rate_mbps is not None else ""
-    return f"{link.id} ({link.kind}, MTU {link.mtu_bytes}{rate}{uplinks})"
+    loss = f", loses {link.loss_percent:g} % of packets" if link.loss_percent is not None else ""
+    return f"{link.id} ({link.kind}, MTU {link.mtu_bytes}{rate}{uplinks}{loss})"
 
 
 def _nodes_table(record: Record) -> Table:

@@ -182,7 +182,7 @@ def _device_words(device: Facts) -> str:
 def _rail_words(rail: Rail) -> str:
     end = next(iter(rail.ends.values()))
     names = dict.fromkeys(each.interface for each in rail.ends.values())
-    over = ["ipoib" if end.is_ipoib else "tcp and soft-roce"] if rail.has_addresses else []
+    over = ["ipoib" if end.is_ipoib else "tcp, soft-roce and soft-iwarp"] if rail.has_addresses else []
     if rail.verbs is not None:
         over.append(f"{rail.verbs} on {', '.join(dict.fromkeys(_device_names(rail)))}")
     parts = [

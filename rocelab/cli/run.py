@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
-import os
 import secrets
 import shlex
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, Final
 
 import typer
@@ -27,6 +23,7 @@ from rocelab.cli.hosts import opened
 from rocelab.cli.problems import fail, say
 from rocelab.cli.progress import watch
 from rocelab.cli.studies import complete, duration, known_claims, load_study, parse_any, seconds
+from rocelab.cli.under_way import interruptible, sole_writer
 from rocelab.fabric.base import FabricError, LaunchError
 from rocelab.results import ResultsError, RunInfo, RunStore, find_run
 from rocelab.study import catalogue
@@ -463,37 +460,3 @@ def _new_run(job: _Job, results: Path, there: Opened) -> RunStore:
         folder=study.folder if isinstance(study, Study) and any(is_own(test) for test in study.test) else None,
     )
     return RunStore.create(results, info, job.text)
-
-
-@contextlib.contextmanager
-def sole_writer(store: RunStore) -> Iterator[None]:
-    """Keep a second rocelab from going on with the same run at the same time."""
-    folder = os.open(store.logs, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ResultsError(f"run {store.info.id} is under way in another process") from None
-        yield
-    finally:
-        os.close(folder)
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: tidily."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        # Once is enough: the second must not disturb the tidying up.
-        for number in before:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -62,7 +62,7 @@ def validate(
     console = Console()
     print_series(console, held)
     for bound in bounds(held):
-        count = text.plural(bound.series, "series", "series")
+        count = f"{text.plural(bound.sources, 'source')}, {text.plural(bound.series, 'series', 'series')}"
         errors = (
             f"median {bound.median_error:.0%}, {bound.within_10:.0%} of sizes within 10 %, "
             f"worst {bound.worst_error:.0%}"

@@ -57,6 +57,9 @@ class LinkProfile:
     uplink_rate_mbps: float | None = None
     gso_max_bytes: int | None = None
     """How much TCP hands to a cable at once: above 65536 it is BIG TCP. None: as the kernel has it."""
+    loss_percent: float | None = None
+    """Of all packets that nodes send, how many the switch at the end of their cable drops by chance. 0 drops none, and
+    treats packets as other losses do. None: nothing is dropped, and what nodes send may come in pieces of 64 KiB."""
     switches: tuple[str, ...] = ()
     """The access switch of each node, where it is not `nodes_per_switch` that says so; empty: nothing is known."""
 
@@ -96,6 +99,12 @@ class Fabric(Protocol):
     @property
     def links(self) -> tuple[LinkProfile, ...]:
         """In the order they were asked for."""
+
+    def dropped_packets(self, link: str) -> int | None:
+        """How many packets a link has dropped so far because of its `loss_percent`; None where it has none.
+
+        FabricError if the fabric is gone.
+        """
 
     def close(self) -> None:
         """End every process of the fabric and remove it. Does nothing the second time."""

@@ -66,6 +66,23 @@ class EmulatedFabric:
         except OSError as error:
             raise FabricError(f"fabric {self.name} is gone ({error.strerror})") from error
 
+    def dropped_packets(self, link: str) -> int | None:
+        """See `rocelab.fabric.base.Fabric.dropped_packets`."""
+        if not any(each.id == link and each.loss_percent is not None for each in self.links):
+            return None
+        ours, theirs = channel.pair()
+        with ours:
+            ours.settimeout(START_LIMIT_S)
+            try:
+                with theirs:
+                    channel.send(self._control, {"op": "dropped"}, [theirs.fileno()])
+                answer = channel.receive(ours) or {"error": "it does not answer"}
+            except OSError as error:
+                raise FabricError(f"fabric {self.name} is gone ({error.strerror})") from error
+        if "error" in answer:
+            raise FabricError(f"fabric {self.name}: {answer['error']}")
+        return int(answer["dropped"].get(link, 0))
+
     def close(self) -> None:
         """Close the lifeline and, if this process made the fabric, wait until nothing of it is left."""
         _end(self._control, self._guard)

@@ -21,6 +21,8 @@ RATE_MBPS_MAX = 34_000  # the 32-bit bytes/s of the kernel's token bucket messag
 GSO_BYTES_MIN = 65_536  # linux/netdevice.h: GSO_LEGACY_MAX_SIZE, what every kernel has
 GSO_BYTES_MAX = 524_280  # linux/netdevice.h: GSO_MAX_SIZE
 MTU6_BYTES_MIN = 1280  # RFC 8200: below it an interface has no IPv6
+#: Of a packet that is sent; with more, no connection is made in a time that a person waits.
+LOSS_PERCENT_MAX = 50
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _ETHERNET_HEADER_BYTES = 14
@@ -65,7 +67,7 @@ def _check_link(link: LinkProfile, node_count: int) -> None:
         raise refuse("a direct link joins the first two nodes, and there is only one")
     if not MTU_BYTES_MIN <= link.mtu_bytes <= MTU_BYTES_MAX:
         raise refuse(f"mtu_bytes is {MTU_BYTES_MIN} to {MTU_BYTES_MAX}, not {link.mtu_bytes}")
-    if (why := _levels_problem(link) or _unshaped_problem(link)) is not None:
+    if (why := _levels_problem(link) or _unshaped_problem(link) or _loss_problem(link)) is not None:
         raise refuse(why)
     for key, rate_mbps in (("rate_mbps", link.rate_mbps), ("uplink_rate_mbps", link.uplink_rate_mbps)):
         if rate_mbps is not None and not RATE_MBPS_MIN <= rate_mbps <= RATE_MBPS_MAX:
@@ -87,6 +89,16 @@ def _unshaped_problem(link: LinkProfile) -> str | None:
         return "queue_bytes and burst_bytes belong to a shaped link; set rate_mbps too"
     if link.rate_mbps is None and link.uplink_rate_mbps is None and link.switch_queue_bytes is not None:
         return "switch_queue_bytes belongs to a shaped link; set rate_mbps or uplink_rate_mbps too"
+    return None
+
+
+def _loss_problem(link: LinkProfile) -> str | None:
+    if link.loss_percent is None:
+        return None
+    if link.kind == "direct":
+        return "loss_percent belongs to a link with a switch, which drops the packets: take kind 'bridge'"
+    if not 0 <= link.loss_percent <= LOSS_PERCENT_MAX:
+        return f"loss_percent is 0 to {LOSS_PERCENT_MAX}, not {link.loss_percent:g}"
     return None
 
 
@@ -219,6 +231,7 @@ def _port(at: int, link: LinkProfile, node: Node) -> dict[str, Any]:
         "mac": f"02:52:6f:63:{at:02x}:{node.index + 1:02x}",
         "mtu_bytes": link.mtu_bytes,
         "gso_max_bytes": link.gso_max_bytes,
+        "packet_by_packet": link.loss_percent is not None,
         "address": node.addresses[link.id],
         "prefix_bits": PREFIX_BITS,
         "address6": node.addresses6.get(link.id),
@@ -237,6 +250,7 @@ def _link(at: int, link: LinkProfile, planned: Sequence[Node]) -> dict[str, Any]
         "kind": link.kind,
         "bridges": list(dict.fromkeys([top, *access])),
         "mtu_bytes": link.mtu_bytes,
+        "loss_percent": link.loss_percent,
         "switch_shape": switch_shape(link),
         "ports": [
             {

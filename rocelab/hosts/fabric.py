@@ -53,6 +53,10 @@ class HostsFabric:
         """The access switch of each node; empty where nothing is said of them."""
         return tuple(self.inventory.switches[node.name] for node in self.nodes) if self.inventory.switches else ()
 
+    def dropped_packets(self, link: str) -> None:  # noqa: ARG002 -- nothing is made of their links
+        """See `rocelab.fabric.base.Fabric.dropped_packets`: none is dropped on purpose."""
+        return
+
     def close(self) -> None:
         """End the agents with all that they run."""
         self.sessions.close()

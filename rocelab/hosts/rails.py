@@ -78,7 +78,9 @@ class Rail:
         """What can be compared over it, besides what verbs are: sockets, and urxe over them."""
         if not self.has_addresses:
             return ()
-        return ("ipoib",) if any(end.is_ipoib for end in self.ends.values()) else ("tcp", "udp", "soft-roce")
+        return (
+            ("ipoib",) if any(end.is_ipoib for end in self.ends.values()) else ("tcp", "udp", "soft-roce", "soft-iwarp")
+        )
 
 
 @dataclass(frozen=True, slots=True)

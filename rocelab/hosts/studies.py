@@ -1,7 +1,8 @@
 """A study as it is on hosts: its tests on every rail, over whatever the rail has.
 
-Nothing of a study file changes between the emulated fabric and hosts. The links of the file are not built. TCP keeps
-the congestion control that hosts give it, and their interfaces stay as they are, for both belong to others as well.
+Nothing of a study file changes between the emulated fabric and hosts. The links of the file are not built. TCP, and
+iWARP over it, keeps the congestion control that hosts give it, and their interfaces stay as they are, for both belong
+to others as well.
 Where verbs have a device of their own, what the study measures of Soft RoCE is measured over that, too.
 """
 
@@ -49,7 +50,8 @@ def adapted(
     controls = {each for each in study.tcp.congestion_control if each != peers.DEFAULT}
     if controls:
         names = ", ".join(sorted(controls))
-        notes.append(f"TCP is measured with the congestion control that the hosts give it, and not with {names}.")
+        who = "TCP, and iWARP over it," if any(peers.SOFT_IWARP in test.variants for test in tests) else "TCP"
+        notes.append(f"{who} is measured with the congestion control that the hosts give it, and not with {names}.")
     return study.model_copy(
         update={
             "fabric": FabricTable.model_construct(kind="emulated", nodes=nodes),

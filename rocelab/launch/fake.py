@@ -54,6 +54,12 @@ class FakeFabric:
     node_count: int = 2
     name: str = "fake"
     closed: bool = False
+    dropped: int = 0
+    """How many packets each link that loses any has lost so far."""
+
+    def dropped_packets(self, link: str) -> int | None:
+        """As many as `dropped` says."""
+        return self.dropped if any(each.id == link and each.loss_percent for each in self.links) else None
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -189,6 +189,15 @@ _OFI: Final = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
 _CH4_UCX: Final = {"MPIR_CVAR_CH4_NETMOD": "ucx"}
 #: libfabric finds the device of the interface by RDMA-CM.
 _OFI_VERBS: Final = {**_OFI, "FI_PROVIDER": "verbs;ofi_rxm", "FI_VERBS_IFACE": "{interface}"}
+_OMPI_OFI_VERBS: Final = {
+    "OMPI_MCA_pml": "cm",
+    "OMPI_MCA_mtl": "ofi",
+    "OMPI_MCA_mtl_ofi_provider_include": "verbs;ofi_rxm",
+    "FI_PROVIDER": "verbs;ofi_rxm",
+    "FI_VERBS_IFACE": "{interface}",
+}
+#: The same device over TCP connections, which RDMA-CM makes. UCX has no iWARP.
+_IWARP: Final = {"URXE_TRANSPORT": "iwarp"}
 _UCX_ON_DEVICE: Final[Mapping[str, tuple[Kind, Transport]]] = {
     "openmpi-ucx": ("openmpi", Transport({**_UCX_DEVICE, **_OMPI_UCX_ANY})),
     "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_DEVICE})),
@@ -207,10 +216,15 @@ _TRANSPORTS: Final[Mapping[str, Mapping[str, tuple[Kind, Transport]]]] = {
         "openmpi-ucx": ("openmpi", Transport({**_UCX_RC, **_OMPI_UCX}, urxe=True)),
         "mpich-ucx": ("mpich", Transport({**_CH4_UCX, **_UCX_RC}, urxe=True)),
         "mpich-ofi": ("mpich", Transport(_OFI_VERBS, urxe=True)),
+        "openmpi-ofi": ("openmpi", Transport(_OMPI_OFI_VERBS, urxe=True)),
         "openmpi-ucx-roce-v1": ("openmpi", Transport({**_UCX_RC_ROCE_V1, **_OMPI_UCX}, urxe=True)),
         "mpich-ucx-roce-v1": ("mpich", Transport({**_CH4_UCX, **_UCX_RC_ROCE_V1}, urxe=True)),
     },
-    # Devices that hosts have. UCX has no iWARP.
+    "soft-iwarp": {
+        "mpich-ofi": ("mpich", Transport({**_OFI_VERBS, **_IWARP}, urxe=True)),
+        "openmpi-ofi": ("openmpi", Transport({**_OMPI_OFI_VERBS, **_IWARP}, urxe=True)),
+    },
+    # Devices that hosts have.
     "infiniband": _UCX_ON_DEVICE,
     "roce": {**_UCX_ON_DEVICE, **_OFI_ON_DEVICE},
     "rxe": {**_UCX_ON_DEVICE, **_OFI_ON_DEVICE},

@@ -1,4 +1,4 @@
-"""What Soft RoCE is held against, as data: the goals of docs/performance.md, and what is only reported."""
+"""What Soft RoCE and iWARP are held against, as data: the goals of docs/performance.md, and what is only reported."""
 
 from __future__ import annotations
 
@@ -135,6 +135,26 @@ def _shapes() -> Iterator[Bar]:
         yield Bar(f"SEND, path MTU {mtu} / 4096", "bandwidth", smaller, _SEND, "at least")
 
 
+def _iwarp() -> Iterator[Bar]:
+    """The third transport: against the same TCPs, and against Soft RoCE's same operation."""
+    for name, roce in (("SEND", _SEND), ("WRITE", _WRITE)):
+        side = dataclasses.replace(roce, interconnect="soft-iwarp")
+        for reference, words in ((_POLLING, "TCP that polls"), (roce, "Soft RoCE")):
+            yield Bar(f"iWARP {name} latency / {words}", "latency", side, reference, "at most")
+        for reference, words in ((_ANY, "TCP"), (roce, "Soft RoCE")):
+            yield Bar(f"iWARP {name} bandwidth / {words}", "bandwidth", side, reference, "at least")
+    write, events = (dataclasses.replace(side, interconnect="soft-iwarp") for side in (_WRITE, _EVENTS))
+    for reference, words in ((_SLEEPING, "TCP that sleeps"), (_EVENTS, "Soft RoCE")):
+        yield Bar(f"iWARP SEND latency by events / {words}", "latency", events, reference, "at most")
+    for reference, words in ((_ANY, "TCP"), (_WRITE, "Soft RoCE")):
+        yield Bar(f"iWARP WRITE both ways / {words}", "bidirectional-bandwidth", write, reference, "at least")
+        yield Bar(f"CPU time per MiB, iWARP WRITE / {words}", "cpu-use", write, reference, "at most")
+    standard = Side("soft-iwarp", "send", "direct-1500")
+    yield Bar("iWARP SEND over MTU 1500 / TCP", "bandwidth", standard, _ANY, "at least")
+    roce = dataclasses.replace(_SEND, link=standard.link)
+    yield Bar("iWARP SEND over MTU 1500 / Soft RoCE", "bandwidth", standard, roce, "at least")
+
+
 BARS: tuple[Bar, ...] = (
     *_latencies(),
     *_bandwidths(),
@@ -144,4 +164,5 @@ BARS: tuple[Bar, ...] = (
     *_beside_other_work(),
     *_columns(),
     *_shapes(),
+    *_iwarp(),
 )

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from rocelab import peers
 from rocelab.report import catalogue
 from rocelab.report.model import RunModel, StyledSeries
-from rocelab.stats import Better, Ratio, Series, SeriesKey
+from rocelab.stats import Better, Ratio, Series, SeriesKey, best_to_best
 from rocelab.stats import Side as RatioSide
 
 _ANY_SIZE: Final = sys.maxsize
@@ -20,16 +20,17 @@ _ANY_SIZE: Final = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One series of the run."""
+    """One series of the run; where that is over TCP, under the congestion control that is best at each size."""
 
     interconnect: str
     variant: str
+    """Without a congestion control, it is meant under each that the run has."""
     link: str = "direct"
 
-    @property
-    def series(self) -> tuple[str, str]:
-        """Which it is of those of its link."""
-        return self.interconnect, self.variant
+    def has(self, key: SeriesKey) -> bool:
+        """Whether a series is one of it."""
+        place = (key.link, key.interconnect)
+        return place == (self.link, self.interconnect) and peers.matches(key.variant, self.variant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,13 @@ class Point:
     ratio: Ratio
     reference: str
     """Which TCP, or what else it is held against."""
+    control: str | None = None
+    """The congestion control of the subject, which is the best of those it was measured under; None: it has none."""
+
+    @property
+    def against(self) -> str:
+        """The reference, and under which congestion control the subject is held against it."""
+        return self.reference if self.control is None else f"{self.reference}; iWARP under {self.control}"
 
     def times(self, factor: float) -> Point:
         """The same ratio in another measure."""
@@ -160,8 +168,9 @@ def _is_within(bar: Bar, ratio: float) -> bool:
 
 
 def held(model: RunModel, bars: Sequence[Bar]) -> list[Held]:
-    """Every bar with what the run says to it."""
-    return [Held(bar, tuple(_points(bar, model))) for bar in bars]
+    """Every bar with what the run says to it, but for those of an interconnect that the run does not have."""
+    present = {key.interconnect for key in model.series_keys}
+    return [Held(bar, tuple(_points(bar, model))) for bar in bars if bar.subject.interconnect in present]
 
 
 def _points(bar: Bar, model: RunModel) -> list[Point]:
@@ -176,25 +185,29 @@ def _points(bar: Bar, model: RunModel) -> list[Point]:
 
 
 def _measured(bar: Bar, model: RunModel) -> list[Point]:
-    subject = _series(bar, model, bar.subject)
-    if subject is None:
-        return []
+    subjects = _series(bar, model, bar.subject)
     if isinstance(bar.reference, Line):
-        return [_of_line(subject, size, bar.reference) for size in subject.sizes]
+        return [_of_line(each, size, bar.reference) for each in subjects for size in each.sizes]
     references = _references(bar, model)
     better: Better = "lower" if bar.sense == "at most" else "higher"
-    found = {
-        size: subject.ratio_to_best([each.series for each in references], size, better=better) for size in subject.sizes
-    }
-    return [Point(size, best.ratio, references[best.best].label) for size, best in found.items() if best is not None]
+    others = [each.series for each in references]
+    points = []
+    for size in sorted({size for each in subjects for size in each.sizes}):
+        found = best_to_best(subjects, others, size, better=better)
+        if found is not None:
+            at, best = found
+            control = peers.control_words(subjects[at].key.variant, model.default_control)
+            points.append(Point(size, best.ratio, references[best.best].label, control))
+    return points
 
 
-def _series(bar: Bar, model: RunModel, side: Side) -> Series | None:
+def _series(bar: Bar, model: RunModel, side: Side) -> list[Series]:
     if (bar.level, bar.test) == catalogue.CPU_TEST:
-        both = (each.series for each in model.cpu(side.link, "us_per_mib"))
-        return next((each for each in both if (each.key.interconnect, each.key.variant) == side.series), None)
+        return [each.series for each in model.cpu(side.link, "us_per_mib") if side.has(each.series.key)]
     metric = "latency_us" if bar.test == "latency" else "bandwidth_mbps"
-    return model.series_of(SeriesKey(side.link, bar.level, bar.test, *side.series, metric))
+    wanted = SeriesKey(side.link, bar.level, bar.test, side.interconnect, side.variant, metric)
+    keys = (key for key in model.series_keys if side.has(key) and key._replace(variant=side.variant) == wanted)
+    return [series for key in keys if (series := model.series_of(key)) is not None]
 
 
 def _references(bar: Bar, model: RunModel) -> list[StyledSeries]:
@@ -210,7 +223,7 @@ def _references(bar: Bar, model: RunModel) -> list[StyledSeries]:
             else peers.references(bar.level, variants, bar.reference.waiting)
         )
         sides = [Side(peers.TCP, variant, bar.subject.link) for variant in chosen]
-    return [model.styled(series) for side in sides if (series := _series(bar, model, side)) is not None]
+    return [model.styled(series) for side in sides for series in _series(bar, model, side)]
 
 
 def _of_line(subject: Series, size_bytes: int, line: Line) -> Point:

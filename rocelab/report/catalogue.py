@@ -48,6 +48,10 @@ _SERIES = {
     ("soft-roce", "send-mtu2048"): SeriesStyle(
         "Soft RoCE send, path MTU 2048", "#7d8590", "circle", (4, 2), check=True
     ),
+    ("soft-iwarp", "send"): SeriesStyle("iWARP send", "#3a9d3a", "circle", (7, 2)),
+    ("soft-iwarp", "write"): SeriesStyle("iWARP write", "#7f9a1f", "square", (7, 2)),
+    ("soft-iwarp", "read"): SeriesStyle("iWARP read", "#9c6f9c", "triangle-up", (7, 2)),
+    ("soft-iwarp", "send-events"): SeriesStyle("iWARP by events", "#3a9d3a", "triangle-right", (5, 2)),
     ("tcp", "blocking-loaded"): SeriesStyle(peers.title("blocking-loaded"), "#dd5a26", "cross", (1, 3), check=True),
     ("tcp", "blocking"): SeriesStyle(peers.title("blocking"), "#dd5a26", "diamond", (6, 3)),
     ("tcp", "no-delay"): SeriesStyle(peers.title("no-delay"), "#cf4f9e", "square", (3, 3)),
@@ -69,6 +73,9 @@ _SERIES = {
     ("soft-roce", "openmpi-ucx"): SeriesStyle("Soft RoCE, Open MPI", "#2383e2", "circle"),
     ("soft-roce", "mpich-ucx"): SeriesStyle("Soft RoCE, MPICH with UCX", "#0f9b8e", "square"),
     ("soft-roce", "mpich-ofi"): SeriesStyle("Soft RoCE, MPICH with OFI", "#8f6be0", "triangle-up"),
+    ("soft-roce", "openmpi-ofi"): SeriesStyle("Soft RoCE, Open MPI with OFI", "#5aa9f5", "triangle-right", (5, 2)),
+    ("soft-iwarp", "openmpi-ofi"): SeriesStyle("iWARP, Open MPI with OFI", "#3a9d3a", "circle", (7, 2)),
+    ("soft-iwarp", "mpich-ofi"): SeriesStyle("iWARP, MPICH with OFI", "#9c6f9c", "triangle-up", (7, 2)),
     ("tcp", "openmpi-ob1"): SeriesStyle(peers.title("openmpi-ob1"), "#dd5a26", "diamond", (6, 3)),
     ("tcp", "openmpi-ucx"): SeriesStyle(peers.title("openmpi-ucx"), "#b98200", "triangle-down", (2, 2)),
     ("tcp", "mpich-ofi"): SeriesStyle(peers.title("mpich-ofi"), "#cf4f9e", "triangle-left", (4, 2)),
@@ -77,6 +84,7 @@ _SERIES = {
 _SPARE_COLOURS = ("#cf4f9e", "#5b8c2a", "#7d8590", "#c0504d", "#4f81bd")
 _INTERCONNECTS = {
     "soft-roce": "Soft RoCE",
+    "soft-iwarp": "iWARP",
     "urxe-udp": "Simulated Soft RoCE",
     "urxe-10g": "Simulated Soft RoCE on 10GigE",
     "tcp": "TCP",
@@ -91,7 +99,8 @@ _CONTROL_LOOKS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "reno": ("triangle-right", (3, 1)),
     "dctcp": ("cross", (5, 1, 1, 1)),
 }
-"""Shape and dash by congestion control; cubic, which nearly every system has, looks as TCP did before it was named."""
+"""Shape and dash of TCP by congestion control; cubic, which nearly every system has, looks as TCP did before it was
+named. iWARP keeps the shape, by which its operations are told apart, and has the dash."""
 
 
 def series_style(interconnect: str, variant: str, spare: int = 0, default_control: str | None = None) -> SeriesStyle:
@@ -111,7 +120,10 @@ def series_style(interconnect: str, variant: str, spare: int = 0, default_contro
     if control is None:
         return known
     shape, dash = _CONTROL_LOOKS.get(control, (known.shape, known.dash))
-    return dataclasses.replace(known, label=peers.title(variant, default_control), shape=shape, dash=dash)
+    if interconnect == peers.TCP:
+        return dataclasses.replace(known, label=peers.title(variant, default_control), shape=shape, dash=dash)
+    label = f"{known.label}, {peers.control_words(variant, default_control)}"
+    return dataclasses.replace(known, label=label, dash=dash)
 
 
 def series_rank(interconnect: str, variant: str) -> tuple[int, str]:

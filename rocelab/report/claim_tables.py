@@ -21,7 +21,7 @@ from rocelab.report.model import RunModel
 from rocelab.stats import SIMULATED
 
 #: Where the runs that are kept have no samples for a claim.
-_OPEN: Final = "judged by each run"
+_OPEN: Final = "no run is kept; each run judges it"
 
 
 def claims(source: str, kept: Sequence[RunModel]) -> str:
@@ -29,7 +29,7 @@ def claims(source: str, kept: Sequence[RunModel]) -> str:
     rows = []
     for claim in _of(source):
         judged = _judged(claim, kept)
-        verdicts = "; ".join(f"{each.verdict} ({_fabric(model)}{_held(each)})" for model, each in judged)
+        verdicts = "; ".join(f"{each.verdict_words} ({_fabric(model)}{_held(each)})" for model, each in judged)
         rows.append((claim.id, claim.where, claim.text, _scaled(claim, judged), verdicts or _OPEN))
     return _table(("claim", "where", "what it says", "scaled", "verdict"), rows)
 
@@ -46,7 +46,7 @@ def changes(rows: str, kept: Sequence[RunModel]) -> str:
     known = {claim.id: claim for claim in all_claims()}
     shown = []
     for row in csv.DictReader(rows.splitlines()):
-        now = "; ".join(each.verdict for _, each in _judged(known[row["claim"]], simulated))
+        now = "; ".join(each.verdict_words for _, each in _judged(known[row["claim"]], simulated))
         shown.append((row["claim"], row["before"], now, row["why"]))
     return _table(("claim", "verdict before", "verdict now", "what changed in the rule"), shown)
 
@@ -85,7 +85,7 @@ def draws(model: RunModel) -> str:
             continue
         held = f"{certainty.held} of {certainty.count}" if certainty.drawn == "all" else "not drawn"
         passes = "passes" if certainty.null_passes else "fails" if certainty.is_decided else "not held against it"
-        rows.append((judged.claim.id, certainty.as_they_are, held, judged.verdict, passes))
+        rows.append((judged.claim.id, certainty.as_they_are, held, judged.verdict_words, passes))
     table = _table(("claim", "profiles as they are", "draws in which it holds", "verdict", "null model"), rows)
     return f"{table}\n\n{null_words(model.judgements)}"
 
@@ -103,6 +103,9 @@ def _rules(claim: Claim) -> Iterator[str]:
         yield f"Through MPI: {claim.mpi.rule_text}"
     if claim.virtual is not None:
         yield f"Simulated: {claim.virtual.rule_text}"
+    given = claim.by_construction or (claim.virtual.by_construction if claim.virtual is not None else "")
+    if given:
+        yield f"By construction, where it holds: {given}"
     for other in claim.otherwise:
         yield f"Other reading, told beside the verdict: {other.reading}."
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import functools
 import itertools
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rocelab.profiles.series import middle_of_sources
 from rocelab.report.bar_list import BARS
 from rocelab.report.bars import BestTcp, Held, Point, held
+from rocelab.report.flows import tables as flows_tables
 from rocelab.report.model import RunModel
+from rocelab.report.transports import tables as transports_tables
 from rocelab.stats import text
 
 #: What is shown size by size: the rows of `rocelab bars` that hold Soft RoCE against TCP.
@@ -36,7 +38,7 @@ def conditions(model: RunModel) -> str:
 
 
 def bars(model: RunModel) -> str:
-    """Every ratio with its bar: typical, and where Soft RoCE does least well."""
+    """Every ratio with its bar: typical, and where the first of the two does least well."""
     head = ("ratio", "typical", "worst", "95 %", "at", "against", "bar", "")
     return _table(head, (_bar_row(each) for each in held(model, BARS)))
 
@@ -47,12 +49,12 @@ def _bar_row(each: Held) -> Sequence[str]:
     if worst is None:
         return (each.bar.what, "", "", "", "", "", bound, each.verdict)
     shown = (f"{each.typical:.2f}", f"{worst.ratio.estimate:.2f}", _interval(worst), text.size(worst.size_bytes))
-    return (each.bar.what, *shown, worst.reference, bound, each.verdict)
+    return (each.bar.what, *shown, worst.against, bound, each.verdict)
 
 
 def sizes(model: RunModel) -> str:
-    """Soft RoCE against the best TCP at every size: ratio, interval, which TCP, and which is ahead."""
-    head = ("ratio", "at", "times", "95 %", "against", "Soft RoCE is")
+    """Soft RoCE and iWARP against the best TCP at every size: ratio, interval, which TCP, and which is ahead."""
+    head = ("ratio", "at", "times", "95 %", "against", "the first is")
     return _table(head, _size_rows(model))
 
 
@@ -64,13 +66,13 @@ def _size_rows(model: RunModel) -> Iterator[Sequence[str]]:
                 text.size(point.size_bytes),
                 f"{point.ratio.estimate:.2f}",
                 _interval(point),
-                point.reference,
+                point.against,
                 _AHEAD[point.is_ahead(each.bar.sense)],
             )
 
 
 def balance(model: RunModel) -> str:
-    """For readers in a hurry: at which sizes Soft RoCE is ahead of the best TCP, and at which behind."""
+    """For readers in a hurry: at which sizes RDMA is ahead of the best TCP, and at which behind."""
     rows = []
     for each in held(model, [bar for bar in BARS if isinstance(bar.reference, BestTcp)]):
         by_side: dict[bool | None, list[int]] = {True: [], False: [], None: []}
@@ -79,6 +81,17 @@ def balance(model: RunModel) -> str:
         cells = (", ".join(text.size(size) for size in by_side[side]) or "nowhere" for side in (True, False, None))
         rows.append((each.bar.what, *cells))
     return _table(("ratio", "ahead", "behind", "not clear"), rows)
+
+
+def transports(model: RunModel) -> str:
+    """RoCE beside iWARP and the best TCP, a table for each link; a sentence where the run has no iWARP."""
+    made = [f"{each.caption}\n\n{_table(each.head, each.rows)}" for each in transports_tables(model)]
+    return "\n\n".join(made) or "The run that is kept has no iWARP."
+
+
+def slowdowns(model: RunModel) -> str:
+    """How much longer flows that arrive at random take than alone: a table for each workload and network."""
+    return "\n\n".join(f"{each.caption}\n\n{_table(each.head, each.rows)}" for each in flows_tables(model))
 
 
 def _interval(point: Point) -> str:
@@ -120,6 +133,31 @@ def _spread(row: Mapping[str, str], most: int) -> str:
 
 def _number(value: str) -> str:
     return f"{float(value):,.0f}" if float(value) >= 100 else f"{float(value):.3g}"
+
+
+#: What `scripts/sharing.py --only floor` calls its streams.
+_ONE_WAY: Final = "WRITE beside a bare loop"
+_BOTH_WAYS: Final = f"{_ONE_WAY}, both ways"
+
+
+def both_ways(kept: str) -> str:
+    """What the floor says of bandwidth both ways, in one paragraph, from the rows of `scripts/sharing.py`."""
+    rows = csv.DictReader(line for line in kept.splitlines() if not line.startswith("#"))
+    medians = {(row["what"], row["condition"], row["metric"]): float(row["median"]) for row in rows}
+    sizes = [size for what, size, metric in medians if (what, metric) == (_BOTH_WAYS, "bare loop")]
+    if not sizes:
+        return "**Bandwidth both ways:** the bare loop was not measured both ways."
+    shares = [medians[_BOTH_WAYS, size, "WRITE / bare loop"] for size in sizes]
+    gains = [medians[_BOTH_WAYS, size, "bare loop"] / medians[_ONE_WAY, size, "bare loop"] for size in sizes]
+    return (
+        f"**Bandwidth both ways** ({', '.join(sizes)}): WRITE has {_from_to(shares)} of the bare loop both ways, "
+        f"which has {_from_to(gains)} times the bandwidth of the bare loop one way."
+    )
+
+
+def _from_to(values: Sequence[float]) -> str:
+    low, high = (f"{value:.2g}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def _table(head: Sequence[str], rows: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> str:
@@ -177,15 +215,17 @@ def _ratios(kept: str, level: str, heads: Sequence[tuple[tuple[str, str, str], s
 
 
 _WITHIN: Final = ("within_10_percent", "within_20_percent")
+#: The goal: no series of grade A or B is off by more than this part at any size.
+_MOST: Final = 0.3
 
 
 def _total(rows: Sequence[Mapping[str, str]], column: str) -> int:
     return sum(int(row[column]) for row in rows)
 
 
-def _plain(rows: Sequence[Mapping[str, str]]) -> str:
-    errors = [float(row["plain_error"]) for row in rows if row["plain_error"]]
-    return f"{statistics.median(errors):.0%}" if errors else "none"
+def _of_sources(rows: Sequence[Mapping[str, str]], column: str) -> str:
+    errors = [(row["source"], float(row[column])) for row in rows if row[column]]
+    return f"{middle_of_sources(errors)[0]:.0%}" if errors else "none"
 
 
 def bounds(kept: str) -> str:
@@ -195,24 +235,28 @@ def bounds(kept: str) -> str:
         found.setdefault((row["part"], row["metric"]), []).append(row)
     return _table(
         (
-            "series",
+            "sources",
             "metric",
             "how many",
+            "series",
             "median error",
             "plain formula",
             "sizes within 10 %",
             "within 20 %",
             "worst error of a size",
+            "series above 30 % at a size",
         ),
         [
             (
                 part,
                 metric,
+                str(len({row["source"] for row in rows})),
                 str(len(rows)),
-                f"{statistics.median(float(row['median_error']) for row in rows):.0%}",
-                _plain(rows),
+                _of_sources(rows, "median_error"),
+                _of_sources(rows, "plain_error"),
                 *(f"{_total(rows, column) / _total(rows, 'sizes'):.0%}" for column in _WITHIN),
                 f"{max(abs(float(row['worst_error'])) for row in rows):.0%}",
+                f"{sum(abs(float(row['worst_error'])) > _MOST for row in rows)} of {len(rows)}",
             )
             for (part, metric), rows in found.items()
         ],
@@ -278,6 +322,7 @@ EXPERIMENTS: Final[Mapping[str, Sequence[str]]] = {
         "stopping-programs",
         "step-aside",
         "looking-before-sleeping",
+        "poller-waits",
         "poller-yields",
         "clock-looks",
         "threads-of-a-context",
@@ -310,11 +355,14 @@ TABLES: Final[Mapping[str, Callable[[RunModel], str]]] = {
     "bars": bars,
     "sizes": sizes,
     "balance": balance,
+    "transports": transports,
+    "slowdowns": slowdowns,
 }
 """What a document may ask for of a run, by name."""
 
 ROW_TABLES: Final[Mapping[str, Callable[[str], str]]] = {
     "rows": rows,
+    "both-ways": both_ways,
     "tried": tried,
     "settings": kernel_settings,
     "experiments": experiments,

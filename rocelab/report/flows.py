@@ -21,9 +21,13 @@ _TEXT = (
     "takes as alone on the empty network, from its start until its sender has the completion. All links see the same "
     "flows. Bars are the range of the repetitions, each of which has a seed of its own."
 )
-#: Statistics that have a row of panels, and what they are called.
-_ROWS: Final[Mapping[str, str]] = {"median": "median", "p95": "95 %", "p99": "99 %"}
+#: Statistics of all flows, and what they are called.
+_STATISTICS: Final[Mapping[str, str]] = {"median": "median", "p95": "95 %", "p99": "99 %", "p99.9": "99.9 %"}
+#: Those that have a row of panels: bins have too few flows for the last.
+_ROWS: Final[Mapping[str, str]] = {each: name for each, name in _STATISTICS.items() if each != "p99.9"}
 _LOAD: Final = "load"
+#: In place of a size: of all flows.
+_ALL_FLOWS: Final = 0
 #: Values of a setting from which on it has a figure of its own.
 _SWEEP_MIN: Final = 3
 _COLUMNS_MAX: Final = 4
@@ -49,22 +53,54 @@ class _Group:
         return f"{self.test}, {text.plural(self.nodes, 'host')}, {self.interconnect} {self.variant}"
 
 
-#: By link, settings, statistic and size (0: of all flows), the values of the repetitions.
+#: By link, settings, statistic and size, the values of the repetitions.
 _Cells = Mapping[tuple[str, _Settings, str, int], Sequence[float]]
 
 
 def sections(model: RunModel) -> list[Section]:
     """One section, if the run has flows."""
+    groups = _groups(model)
+    links = tuple((group.title, tuple(_figures(group, cells))) for group, cells in groups.items())
+    shown = {label for _, figures in links for figure in figures for label in figure.labels}
+    styles = tuple(style for _, cells in groups.items() for style in _styles(cells) if style.label in shown)
+    return [Section("flows", "Flow completion times", _TEXT, links, tuple(dict.fromkeys(styles)))] if links else []
+
+
+def tables(model: RunModel) -> list[DataTable]:
+    """For documents: by load, or what else was set, and link, the slowdowns of all, the shortest and the longest."""
+    return [_by_link(group, cells) for group, cells in _groups(model).items()]
+
+
+def _groups(model: RunModel) -> Mapping[_Group, _Cells]:
     groups: dict[_Group, dict[tuple[str, _Settings, str, int], list[float]]] = {}
     for sample in model.samples:
         if sample.level == FLOWS_LEVEL and sample.metric == SLOWDOWN_METRIC and sample.value is not None:
             cells = groups.setdefault(_group_of(sample), defaultdict(list))
             settings = tuple(settings_of(sample.variant).items())
-            cells[sample.link, settings, sample.statistic, sample.size_bytes or 0].append(sample.value)
-    links = tuple((group.title, tuple(_figures(group, cells))) for group, cells in groups.items())
-    shown = {label for _, figures in links for figure in figures for label in figure.labels}
-    styles = tuple(style for _, cells in groups.items() for style in _styles(cells) if style.label in shown)
-    return [Section("flows", "Flow completion times", _TEXT, links, tuple(dict.fromkeys(styles)))] if links else []
+            cells[sample.link, settings, sample.statistic, sample.size_bytes or _ALL_FLOWS].append(sample.value)
+    return groups
+
+
+def _by_link(group: _Group, cells: _Cells) -> DataTable:
+    """A line for each setting and link: all flows, and those of the first and the last bin."""
+    told = [(_ALL_FLOWS, statistic) for statistic in _STATISTICS]
+    head = ["", "link", "all flows, median", *list(_STATISTICS.values())[1:]]
+    often = max(len(values) for values in cells.values())
+    caption = f"Slowdown, {group.title}. Medians of {text.plural(often, 'repetition')}."
+    sizes = sorted({size_bytes for _, _, _, size_bytes in cells} - {_ALL_FLOWS})
+    if len(sizes) > 1:
+        caption += f" The shortest flows have up to {sizes[0]:,} B, the longest {sizes[-2]:,} to {sizes[-1]:,} B."
+        for name, size_bytes in (("shortest", sizes[0]), ("longest", sizes[-1])):
+            told += [(size_bytes, "median"), (size_bytes, "p99")]
+            head += [f"{name}, median", "99 %"]
+    rows = []
+    for settings in dict.fromkeys(settings for _, settings, _, _ in cells):
+        for link in dict.fromkeys(link for link, *_ in cells):
+            found = [cells.get((link, settings, statistic, size_bytes)) for size_bytes, statistic in told]
+            if any(found):
+                words = (text.number(median(values)) if values else "too few flows" for values in found)
+                rows.append((_words(settings), link, *words))
+    return DataTable(caption, tuple(head), tuple(rows))
 
 
 def _group_of(sample: Sample) -> _Group:
@@ -124,7 +160,7 @@ def _by_size(group: _Group, cells: _Cells, others: _Settings, same: Sequence[_Se
     points = [
         _point(link, _ROWS[statistic], columns[settings], size_bytes, values)
         for (link, settings, statistic, size_bytes), values in cells.items()
-        if settings in columns and statistic in _ROWS and size_bytes > 0
+        if settings in columns and statistic in _ROWS and size_bytes != _ALL_FLOWS
     ]
     suffix = "".join(f"-{name}-{value}" for name, value in others)
     shown = Panels(
@@ -149,7 +185,7 @@ def _sweep(group: _Group, cells: _Cells, name: str, every: Sequence[_Settings]) 
     points = [
         _point(link, _ROWS[statistic], columns[settings], float(dict(settings)[name]), values)
         for (link, settings, statistic, size_bytes), values in cells.items()
-        if columns[settings] in several and statistic in _ROWS and size_bytes == 0
+        if columns[settings] in several and statistic in _ROWS and size_bytes == _ALL_FLOWS
     ]
     at = [point.at for point in points]
     shown = Panels(

@@ -13,7 +13,7 @@ from rocelab.drawn import DrawnSamples, DrawStore
 from rocelab.report import catalogue
 from rocelab.report.catalogue import GROUP_STEP, Mesh, SeriesStyle, Test
 from rocelab.results import LinkInfo, ResultsError, RunInfo, RunStore, Sample
-from rocelab.stats import Better, Ratio, Series, SeriesKey, SeriesTable, text
+from rocelab.stats import Better, Ratio, Series, SeriesKey, SeriesTable, best_to_best, text
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class StyledSeries:
 
 @dataclass(frozen=True)
 class SpeedRatio:
-    """How many times as good Soft RoCE is as a TCP at one size; above one Soft RoCE is better."""
+    """How many times as good one series is as another at one size, Soft RoCE as a TCP; above one it is better."""
 
     size_bytes: int
     ratio: Ratio
@@ -277,7 +277,7 @@ class RunModel:
                 for end in ("client", "server")
             ]
             if ends[0] is not None and ends[1] is not None:
-                found.append(self.styled(_sum(ends[0], ends[1], f"cpu_{quantity}")))
+                found.append(self.styled(ends[0].plus(ends[1], f"cpu_{quantity}")))
         return [each for each in found if each.series.values]
 
     def mesh(self, link: str, mesh: Mesh) -> list[StyledSeries]:
@@ -351,19 +351,24 @@ def best_at(candidates: list[StyledSeries], size_bytes: int) -> StyledSeries | N
 
 def speed_ratios(subject: StyledSeries, references: Sequence[StyledSeries]) -> list[SpeedRatio]:
     """At each size, how many times as good a series is as the best of others; sizes where that cannot be said not."""
-    every = (speed_ratio(subject, references, size) for size in subject.series.sizes)
+    every = (speed_ratio([subject], references, size) for size in subject.series.sizes)
     return [each for each in every if each is not None]
 
 
-def speed_ratio(subject: StyledSeries, references: Sequence[StyledSeries], size_bytes: int) -> SpeedRatio | None:
-    """How many times as good one series is as the best of others at a size; None where that cannot be said."""
-    lower = lower_is_better(subject.series)
+def speed_ratio(
+    subjects: Sequence[StyledSeries], references: Sequence[StyledSeries], size_bytes: int
+) -> SpeedRatio | None:
+    """How many times as good the best of some series is as the best of others at a size; None where there are none."""
+    if not subjects:
+        return None
+    lower = lower_is_better(subjects[0].series)
     better: Better = "lower" if lower else "higher"
-    found = subject.series.ratio_to_best([each.series for each in references], size_bytes, better=better)
+    ours, theirs = ([each.series for each in side] for side in (subjects, references))
+    found = best_to_best(ours, theirs, size_bytes, better=better)
     if found is None:
         return None
-    ratio = found.ratio.inverse() if lower else found.ratio
-    return SpeedRatio(size_bytes, ratio, subject, references[found.best])
+    at, best = found
+    return SpeedRatio(size_bytes, best.ratio.inverse() if lower else best.ratio, subjects[at], references[best.best])
 
 
 def _in_words_of(figure: SourceFigure, series: Series) -> Series:
@@ -386,17 +391,10 @@ def link_title(link: LinkInfo) -> str:
         parts.append(f"uplinks of {text.quantity(link.uplink_rate_mbps, 'Mbps').replace('.00', '')}")
     if link.mtu_bytes:
         parts.append(f"MTU {link.mtu_bytes}")
+    if link.loss_percent is not None:
+        parts.append(f"{link.loss_percent:g} % loss")
     return f"{link.id} ({', '.join(parts)})"
 
 
 def _is_of(series: StyledSeries, interconnect: str) -> bool:
     return series.series.key.interconnect == interconnect
-
-
-def _sum(first: Series, second: Series, metric: str) -> Series:
-    values = {
-        size: tuple(a + b for a, b in zip(mine, second.values[size], strict=True))
-        for size, mine in first.values.items()
-        if len(mine) == len(second.values.get(size, ()))
-    }
-    return Series(first.key._replace(metric=metric), first.unit, first.statistic, values)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 import rocelab
 from rocelab.claims import Judgement, Verdict, null_words
 from rocelab.profiles.series import held_out_errors
-from rocelab.report import all_pairs, catalogue, clouds, nas, render, source_tables, summary
+from rocelab.report import all_pairs, catalogue, clouds, losses, nas, render, source_tables, summary, transports
 from rocelab.report.all_pairs import AllPairs
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
@@ -108,6 +108,7 @@ def make_page(
                 for table in (*nas.brief_tables(model, link), *summary.chosen_sizes_tables(model, link))
             ),
             *clouds.tables(model),
+            *transports.tables(model),
         ],
         "levels": {test.level for test in model.every_test},
         "level_words": catalogue.level_words({test.level for test in model.every_test}),
@@ -122,6 +123,7 @@ def make_page(
         "failed_count": model.failed_step_count,
         "interval_words": _interval_words(model.info.repetitions),
         "provenance": _provenance_table(model),
+        "losses": losses.table(model),
         "commands": _commands_table(model),
         "study_text": study_text,
         "figure_data": {
@@ -274,12 +276,12 @@ def _provenance_table(model: RunModel) -> DataTable:
 
 def _bound_words() -> str:
     parts = [
-        f"{error:.0%} in {metric} ({text.plural(count, 'series', 'series')})"
+        f"{error:.0%} in {metric} ({text.plural(count, 'source')})"
         for metric, (error, count) in held_out_errors().items()
     ]
     return (
-        f"{text.listing(parts)}, between two idle hosts with one queue pair: the middle of the medians of published "
-        "series that were held out (rocelab validate, docs/validation.md)"
+        f"{text.listing(parts)}, between two idle hosts with one queue pair: the middle over published sources "
+        "that were held out (rocelab validate, docs/validation.md)"
     )
 
 
@@ -304,6 +306,8 @@ def _link_words(link: LinkInfo) -> str:
         words.append(f"BIG TCP, up to {link.gso_max_bytes} bytes at once where the kernel has it")
     if link.uplink_rate_mbps is not None:
         words.append(f"uplinks shaped to {text.quantity(link.uplink_rate_mbps, 'Mbps')}")
+    if link.loss_percent is not None:
+        words.append(losses.loss_words(link))
     words += [f"{name.replace('_', ' ')} {value}" for name, value in link.facts.items()]
     return ", ".join(words)
 

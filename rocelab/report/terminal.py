@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict, null_words
-from rocelab.report import all_pairs, catalogue, clouds, difference, meshes, nas, source_tables, summary
+from rocelab.report import all_pairs, catalogue, clouds, difference, meshes, nas, source_tables, summary, transports
 from rocelab.report.bars import Held, Point
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
@@ -44,7 +44,7 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
         simulated = summary.chosen_sizes_tables(model, link, "program") if model.info.fabric == SIMULATED else ()
         for each in (*simulated, *nas.brief_tables(model, link), *meshes.tables(model, link)):
             console.print(_words_table(each))
-    for each in (*clouds.tables(model), *source_tables.tables(model)):
+    for each in (*clouds.tables(model), *source_tables.tables(model), *transports.tables(model)):
         console.print(_words_table(each))
     _print_verdicts(console, model)
     if model.failed:
@@ -64,7 +64,11 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
 def _print_verdicts(console: Console, model: RunModel) -> None:
     for judgement in model.judgements:
         colour = _VERDICT_COLOURS[judgement.verdict]
-        console.print(f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict}[/]: {escape(judgement.summary)}")
+        console.print(
+            f"[bold]{judgement.claim.id}[/] [{colour}]{judgement.verdict_words}[/]: {escape(judgement.summary)}"
+        )
+        if judgement.claim.by_construction:
+            console.print(f"  [dim]by construction, where it holds: {escape(judgement.claim.by_construction)}[/]")
         if judgement.certainty is not None:
             console.print(f"  [dim]{escape(judgement.certainty.words)}[/]")
         if judgement.scaled:
@@ -188,18 +192,23 @@ def print_bars(console: Console, model: RunModel, found: Sequence[Held], *, ever
         console.print(_bars_sizes(found))
     about = {
         "Typical": "Typical: geometric mean over the sizes. ",
-        "Worst": "Worst: at the size where Soft RoCE does least well",
+        "Worst": "Worst: at the size where the first does least well",
         "95 %": "; its interval holds the ratio with 95 % confidence, or is the range of the repetitions where the bar "
         "is a line rate",
     }
     words = "".join(text for name, text in about.items() if name in names)
+    of_iwarp = "iWARP: under the best of its congestion controls. " if _has_controls(found) else ""
     more = f" {_WIDE_COLUMNS} columns show the interval, too." if is_narrow else ""
     console.print(
-        f"TCP: the best of all measured, of those that wait as named, at each size. {words}.{more} "
+        f"TCP: the best of all measured, of those that wait as named, at each size. {of_iwarp}{words}.{more} "
         "--sizes shows every size, and which TCP it is.",
         style="dim",
         highlight=False,
     )
+
+
+def _has_controls(found: Sequence[Held]) -> bool:
+    return any(point.control is not None for each in found for point in each.points)
 
 
 def _bars_table(names: Sequence[str]) -> Table:
@@ -218,7 +227,7 @@ def _bars_sizes(found: Sequence[Held]) -> Table:
         table.add_section()
         for point in each.points:
             row = (text.size(point.size_bytes), f"{point.ratio.estimate:.2f}", _bar_interval(point))
-            table.add_row(escape(each.bar.what), *row, escape(point.reference))
+            table.add_row(escape(each.bar.what), *row, escape(point.against))
     return table
 
 

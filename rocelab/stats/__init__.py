@@ -4,7 +4,7 @@ from rocelab.stats import text
 from rocelab.stats.centre import Centre, Spread, spread
 from rocelab.stats.comparison import BestRatio, Better, Ratio, Side, ratio, ratio_to_best, significant
 from rocelab.stats.resampling import CONFIDENCE
-from rocelab.stats.series import NO_SIZE, SIMULATED, Series, SeriesKey, SeriesTable
+from rocelab.stats.series import NO_SIZE, SIMULATED, Series, SeriesKey, SeriesTable, best_to_best
 
 __all__ = [
     "CONFIDENCE",
@@ -19,6 +19,7 @@ __all__ = [
     "SeriesTable",
     "Side",
     "Spread",
+    "best_to_best",
     "ratio",
     "ratio_to_best",
     "significant",

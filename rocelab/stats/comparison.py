@@ -91,11 +91,13 @@ def ratio_to_best(
     better: Better,
     centre: Centre = "median",
     seed: int = 0,
+    subjects: int = 1,
 ) -> BestRatio[K]:
     """Compares repetitions of a positive quantity with those of the best of several references.
 
-    Each reference that may be the best is one in the interval (see :mod:`rocelab.stats.resampling`). Without a second
-    repetition of each series there is none. Raises ValueError without values, and on values that are not positive.
+    Each reference that may be the best is one in the interval (see :mod:`rocelab.stats.resampling`), and so is that
+    the subject was chosen from so many. Without a second repetition of each series there is none. Raises ValueError
+    without values, and on values that are not positive.
     """
     if not subject or not references or not all(references.values()):
         raise ValueError("a ratio needs values on both sides")
@@ -110,7 +112,7 @@ def ratio_to_best(
         return BestRatio(Ratio(estimate, None, None, None, "none"), best, {})
     is_bootstrap = fewest >= BOOTSTRAP_MIN_REPETITIONS
     mine, theirs = np.array(subject, float), [np.array(values, float) for values in references.values()]
-    found = least_gap(mine, theirs, sign=sign, centre=centre, is_bootstrap=is_bootstrap, seed=seed)
+    found = least_gap(mine, theirs, sign=sign, centre=centre, is_bootstrap=is_bootstrap, seed=seed, subjects=subjects)
     low, high = sorted((math.exp(sign * found.low), math.exp(sign * found.high)))
     # Resampled medians need not surround the median of all of an even number of values.
     low, high = min(low, estimate), max(high, estimate)

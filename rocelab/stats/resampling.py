@@ -11,6 +11,10 @@ gap, where more is better. Two mistakes are easy to make about it, and both are 
   52, 2008, 2158-2165.)
 - The lower end needs no such thing: what is above the lower end of every gap is above that of the least
   (intersection-union test: Berger, Technometrics 24, 1982, 295-300).
+
+Where the subject, too, was the best of several, it is the lower end that was chosen: each is as much surer as there
+are subjects, so that all of them hold at once (Bonferroni). The upper end needs no such thing: the gap of the best is
+below its own, and so below the highest.
 """
 
 from __future__ import annotations
@@ -52,12 +56,20 @@ class LeastGap:
 
 
 def least_gap(
-    subject: Values, references: Sequence[Values], *, sign: int, centre: Centre, is_bootstrap: bool, seed: int
+    subject: Values,
+    references: Sequence[Values],
+    *,
+    sign: int,
+    centre: Centre,
+    is_bootstrap: bool,
+    seed: int,
+    subjects: int = 1,
 ) -> LeastGap:
     """The interval of the least of ``sign * (log subject - log reference)``, from two repetitions of each on.
 
     ``is_bootstrap``: all series are resampled. Otherwise each mean of logarithms is drawn from its t distribution; the
     draws tell how gaps depend on each other, and each gap has its Welch interval around the ratio of the centres.
+    ``subjects``: of how many this is one, the best of which is chosen by who asks.
     """
     random = np.random.default_rng(seed)
     draw = _resampled if is_bootstrap else _from_t
@@ -74,7 +86,7 @@ def least_gap(
         else _welch_quantile(subject, references[index], sign, centre)
         for index in candidates
     ]
-    low = min(quantile(1 - _UPPER) for quantile in quantiles)
+    low = min(quantile((1 - _UPPER) / subjects) for quantile in quantiles)
     return LeastGap(low, min(quantile(upper) for quantile in quantiles), shares)
 
 

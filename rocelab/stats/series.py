@@ -78,18 +78,34 @@ class Series:
         """Centre and range at every size."""
         return ((size, self.spread(size)) for size in self.values)
 
+    def plus(self, other: Series, metric: str) -> Series:
+        """The sum of both, repetition by repetition, at the sizes at which both have the same number of them."""
+        values = {
+            size: tuple(a + b for a, b in zip(mine, other.values[size], strict=True))
+            for size, mine in self.values.items()
+            if len(mine) == len(other.values.get(size, ()))
+        }
+        return Series(self.key._replace(metric=metric), self.unit, self.statistic, values)
+
     def ratio_to(self, other: Series, size_bytes: int) -> Ratio | None:
         """Divides this by the other at a size; None where either has no positive value there."""
         found = self.ratio_to_best([other], size_bytes, better="higher")
         return None if found is None else found.ratio
 
     def ratio_to_best(
-        self, others: Sequence[Series], size_bytes: int, *, better: Better, centre: Centre | None = None
+        self,
+        others: Sequence[Series],
+        size_bytes: int,
+        *,
+        better: Better,
+        centre: Centre | None = None,
+        subjects: int = 1,
     ) -> BestRatio[int] | None:
         """Divides this by the best of the others at a size, which is chosen among those that were measured there.
 
         The best is told by its position among the others. ``centre`` is that of this series if it is not given. None
-        where this or all others have no positive value.
+        where this or all others have no positive value. ``subjects``: this is the best of so many, as
+        :func:`best_to_best` chooses it.
         """
         there = {at: other for at, other in enumerate(others) if min(other.values.get(size_bytes, ()), default=0.0) > 0}
         if not there or min(self.values.get(size_bytes, ()), default=0.0) <= 0:
@@ -107,6 +123,7 @@ class Series:
             better=better,
             centre=centre or self.centre,
             seed=size_bytes,
+            subjects=subjects,
         )
         if measured:
             return found
@@ -120,6 +137,33 @@ class Series:
     def is_exact_at(self, size_bytes: int) -> bool:
         """Whether it has no spread at a size because it was simulated, once."""
         return self.is_exact and len(self.values[size_bytes]) == 1
+
+
+def best_to_best(
+    subjects: Sequence[Series], others: Sequence[Series], size_bytes: int, *, better: Better
+) -> tuple[int, BestRatio[int]] | None:
+    """Divides the best of several series by the best of others at a size; and which of the first it is.
+
+    That either was chosen is part of the interval. None where no subject or none of the others has positive values.
+    """
+    there = {at: each for at, each in enumerate(subjects) if min(each.values.get(size_bytes, ()), default=0.0) > 0}
+    found = {
+        at: ratio
+        for at, each in there.items()
+        if (ratio := each.ratio_to_best(others, size_bytes, better=better, subjects=len(there))) is not None
+    }
+    if not found:
+        return None
+    choose = max if better == "higher" else min
+    # All are divided by the same one.
+    best = choose(found, key=lambda at: found[at].ratio.estimate)
+    ratios = [each.ratio for each in found.values()]
+    lows = [each.low for each in ratios if each.low is not None]
+    highs = [each.high for each in ratios if each.high is not None]
+    if len(ratios) == 1 or len(lows) < len(ratios) or len(highs) < len(ratios):
+        return best, found[best]
+    whole = dataclasses.replace(found[best].ratio, low=choose(lows), high=choose(highs), p_value=None)
+    return best, dataclasses.replace(found[best], ratio=whole)
 
 
 class SeriesTable:

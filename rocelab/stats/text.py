@@ -6,6 +6,9 @@ from rocelab.stats.centre import Spread
 from rocelab.stats.comparison import Ratio
 
 TIMES = "\u00d7"
+#: Factors beyond these are not told apart in an interval. Three repetitions, one of which waited
+#: for a timer, give intervals of any width.
+_TIMES_MIN, _TIMES_MAX = 0.01, 1000
 _BINARY = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -73,7 +76,14 @@ def times_range(comparison: Ratio) -> str:
     """A factor with its confidence interval: 1.90 times (1.81 to 2.02)."""
     if comparison.low is None or comparison.high is None or comparison.method == "exact":
         return times(comparison.estimate)
-    return f"{times(comparison.estimate)} ({times(comparison.low)[:-1]} to {times(comparison.high)[:-1]})"
+    return f"{times(comparison.estimate)} ({_end(comparison.low)} to {_end(comparison.high)})"
+
+
+def _end(bound: float) -> str:
+    """An end of an interval: beyond some factor it says only that little is known."""
+    if bound > _TIMES_MAX:
+        return f"over {_TIMES_MAX:,}"
+    return f"under {_TIMES_MIN}" if bound < _TIMES_MIN else times(bound)[:-1]
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

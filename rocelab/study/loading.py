@@ -156,8 +156,9 @@ def _wrong_controls(test: AnyTest, name: str) -> Iterator[str]:
     """Congestion controls that a variant names itself."""
     for variant in test.variants[name]:
         control = peers.control_of(variant)
-        if control is not None and name != peers.TCP:
-            yield f"{variant}: only {peers.TCP} has a congestion control; leave out what follows {peers.SEPARATOR!r}"
+        if control is not None and name not in peers.OVER_TCP:
+            have = " and ".join(peers.OVER_TCP)
+            yield f"{variant}: only {have} have a congestion control; leave out what follows {peers.SEPARATOR!r}"
         elif variant.endswith(peers.SEPARATOR) or (control is not None and not _CONTROL.fullmatch(control)):
             allowed = f"a name such as 'cubic', or {peers.DEFAULT!r}"
             yield f"{variant}: {peers.SEPARATOR!r} is followed by a congestion control, {allowed}"

@@ -3,7 +3,8 @@
 The servers are started first. Once all of them listen, the clients are started, a pair on every
 node at a time. They are held until all are there and then let go together, so that none has to
 start against the load of the others. Those that sleep once they are connected (perftest's) are held
-in their sleep, the others by a shell that stops itself in front of them. What a program measures
+in their sleep, with their servers, which may poll for them; the others are held by a shell that
+stops itself in front of them. What a program measures
 leaves out a margin at both ends of its run. A mesh counts only if the programs report no more than
 what left the nodes in the middle of the run: else some measured while others were not sending.
 """
@@ -195,7 +196,7 @@ class MeshExecutor(StepExecutor[MeshStep]):
         run.start_s = time.monotonic() - first_s
 
     def _hold(self, connection: _Connection) -> None:
-        """Stop a client once it is connected, in its sleep: then its server listens no more."""
+        """Stop both ends once they are connected, in their sleep: then the server listens no more."""
         assert connection.client is not None
         deadline_s = time.monotonic() + _CONNECT_LIMIT_S
         while self._launcher.is_listening(connection.receiver, connection.request.port):
@@ -204,7 +205,9 @@ class MeshExecutor(StepExecutor[MeshStep]):
             if time.monotonic() > deadline_s:
                 raise LaunchError(f"{connection.name}: the client did not connect within {_CONNECT_LIMIT_S:g} s")
             time.sleep(_CONNECT_PAUSE_S)
-        connection.client.signal(signal.SIGSTOP)
+        assert connection.server is not None
+        for end in (connection.client, connection.server):
+            end.signal(signal.SIGSTOP)
 
     def _count_bytes(self, step: MeshStep, run: _Run) -> None:
         """Let the clients go, wait for the middle of the run, and see what leaves the nodes during it.
@@ -224,8 +227,9 @@ class MeshExecutor(StepExecutor[MeshStep]):
             watched.begin()
             for _ in range(round(step.margin_s / _RELEASE_EVERY_S)):
                 for each in run.connections:
-                    assert each.client is not None
-                    each.client.signal(signal.SIGCONT)
+                    for end in (each.server, each.client):
+                        assert end is not None
+                        end.signal(signal.SIGCONT)
                 time.sleep(_RELEASE_EVERY_S)
             before = sent_bytes()
             time.sleep(step.measured_s)

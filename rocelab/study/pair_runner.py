@@ -51,7 +51,7 @@ class _Pair:
     server: Running | None = None
     client: Running | None = None
     held: bool = False
-    """The client is stopped (SIGSTOP)."""
+    """Both ends are stopped (SIGSTOP)."""
     client_end: Finished | None = None
     server_end: Finished | None = None
     error: str | None = None
@@ -76,9 +76,10 @@ class PairRunner:
 
     def prepare(self, step: PairStep, log: Path | None) -> None:
         """Start a step that sleeps first, while others are measured."""
-        # The client is held, so that it cannot begin before `execute` lets it; its sleep runs out
-        # all the same. This returns when both have settled, so that their start does not disturb
-        # what is measured meanwhile.
+        # Both ends are held: the client cannot begin before `execute` lets it, and a server that
+        # polls for it (perftest's with RDMA-CM) takes no processor from what is measured meanwhile.
+        # Their sleep runs out all the same. This returns when both have settled, so that their
+        # start does not disturb that either.
         pair = self._pair(step, log)
         self._waiting[step] = pair
         self._guarded(pair, partial(self._hold, step, pair))
@@ -149,15 +150,17 @@ class PairRunner:
     def _hold(self, step: PairStep, pair: _Pair) -> None:
         self._start(step, pair)
         time.sleep(_SETTLE_S)
-        assert pair.client is not None
-        pair.client.signal(signal.SIGSTOP)
         pair.held = True
+        for end in (pair.client, pair.server):
+            assert end is not None
+            end.signal(signal.SIGSTOP)
 
     def _release(self, pair: _Pair) -> None:
         if pair.held:
             pair.held = False
-            assert pair.client is not None
-            pair.client.signal(signal.SIGCONT)
+            for end in (pair.server, pair.client):
+                assert end is not None
+                end.signal(signal.SIGCONT)
 
     def _carry_out(self, step: PairStep, pair: _Pair) -> None:
         if pair.client is None:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 from rocelab import peers
-from rocelab.fabric.base import Fabric, Launcher, LaunchError
+from rocelab.fabric.base import Fabric, FabricError, Launcher, LaunchError
 from rocelab.launch.congestion import CongestionControls
 from rocelab.launch.reception import Receptions
-from rocelab.results import ParamValue, RunStatus, RunStore, Sample
+from rocelab.results import DROPPED_PARAM, ParamValue, RunStatus, RunStore, Sample
 from rocelab.study import step_load
 from rocelab.study.adaptive import Course
 from rocelab.study.execution import Circumstances, Measured, Setting, now
@@ -158,6 +158,8 @@ class Runner:
                 step = queue.step(at)
                 # Where that fails, the step fails in its turn.
                 with contextlib.suppress(LaunchError):
+                    # It connects before it sleeps. A connection keeps what it was made with.
+                    self._choose_control(step)
                     executors.of(step).prepare(step, self._log(step, queue.order(at)))
                 return
 
@@ -169,20 +171,24 @@ class Runner:
             tool_version=self._versions.get(step.tool, "unknown"),
             log=str(log.relative_to(self._store.path)),
         )
-        params: Mapping[str, ParamValue] = {}
+        params: dict[str, ParamValue] = {}
         not_run: str | None = _GIVEN_UP
         try:
             if self._hangs.get(step.series, 0) < HANGS_MAX:
                 params, not_run = self._set_link(step)
+            dropped_before = self._dropped_packets(step)
             if self._meter is not None:
                 self._meter.begin()
             samples = self._measure(step, log, executors, circumstances, not_run=not_run)
             load = None if self._meter is None else self._meter.end()
+            dropped_after = self._dropped_packets(step)
         finally:
             # Where that fails, the next step tries again, and is not run unless it succeeds.
             with contextlib.suppress(LaunchError):
                 self._receptions.choose(step.link.id, peers.USUAL)
         params = {**params, **({} if load is None else step_load.params(load))}
+        if dropped_before is not None and dropped_after is not None:
+            params[DROPPED_PARAM] = dropped_after - dropped_before
         if params:
             samples = tuple(dataclasses.replace(sample, params={**sample.params, **params}) for sample in samples)
         if not log.exists():
@@ -206,15 +212,24 @@ class Runner:
             self._pace[step.series] = min(max(measured.pace, 1 / PACE_MAX), PACE_MAX)
         return measured.samples
 
-    def _set_link(self, step: Step) -> tuple[Mapping[str, ParamValue], str | None]:
+    def _dropped_packets(self, step: Step) -> int | None:
+        """What the step's link has dropped on purpose so far. None where it does not, or is gone."""
+        with contextlib.suppress(FabricError):
+            return self._fabric.dropped_packets(step.link.id)
+        return None
+
+    def _set_link(self, step: Step) -> tuple[dict[str, ParamValue], str | None]:
         """Give the step's link its congestion control and its reception. Returns what was set, and why not all."""
-        control = peers.control_of(step.variant)
         try:
-            if control is not None:
-                self._controls.choose(step.link.id, control)
+            self._choose_control(step)
             return dict(self._receptions.choose(step.link.id, peers.reception_of(step.variant))), None
         except LaunchError as failure:
             return {}, f"not run: {failure}"
+
+    def _choose_control(self, step: Step) -> None:
+        control = peers.control_of(step.variant)
+        if control is not None:
+            self._controls.choose(step.link.id, control)
 
 
 class _Queue:

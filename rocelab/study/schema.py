@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
-from rocelab.fabric.plan import NODES_MAX
+from rocelab.fabric.plan import LOSS_PERCENT_MAX, NODES_MAX
 from rocelab.study.flows import FLOW_TESTS, FlowTest
 from rocelab.study.own_tables import ProgramTable, VirtualTable
 from rocelab.study.tables import (
@@ -53,6 +53,7 @@ class LinkTable(Table):
     nodes_per_switch: PositiveInt | None = None
     uplink_rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
     gso_max_bytes: PositiveInt | None = None
+    loss_percent: Annotated[float, Field(ge=0, le=LOSS_PERCENT_MAX, strict=False)] | None = None
 
     def profile(self) -> LinkProfile:
         """The same for the fabric."""
@@ -66,6 +67,7 @@ class LinkTable(Table):
             nodes_per_switch=self.nodes_per_switch,
             uplink_rate_mbps=self.uplink_rate_mbps,
             gso_max_bytes=self.gso_max_bytes,
+            loss_percent=self.loss_percent,
         )
 
 
@@ -356,7 +358,7 @@ AnyTest = Annotated[
 
 
 class TcpTable(Table):
-    """`[tcp]`: the congestion controls that every TCP of the study is measured with, each as a variant of its own."""
+    """`[tcp]`: the congestion controls that every TCP, and iWARP over it, is measured with, each as a variant."""
 
     congestion_control: list[CongestionControl] = Field(default=["cubic", peers.DEFAULT], min_length=1)
 
@@ -403,7 +405,7 @@ class Study(Table):
     def variants_of(self, test: AnyTest) -> Mapping[str, tuple[str, ...]]:
         """The variants that take part in a test, by interconnect.
 
-        TCP takes part once for every congestion control, unless it names its own.
+        TCP, and iWARP over it, takes part once for every congestion control, unless a variant names its own.
         """
         return {
             name: tuple(each for variant in chosen for each in self._controlled(name, variant))
@@ -411,7 +413,7 @@ class Study(Table):
         }
 
     def _controlled(self, interconnect: str, variant: str) -> tuple[str, ...]:
-        if interconnect != peers.TCP or peers.control_of(variant) is not None:
+        if interconnect not in peers.OVER_TCP or peers.control_of(variant) is not None:
             return (variant,)
         return tuple(peers.with_control(variant, control) for control in self.tcp.congestion_control)
 

@@ -10,7 +10,10 @@ import pytest
 from rocelab.drawn import DrawStore
 from rocelab.results import ResultsError, Sample, parse_sample
 
-VALUES = [{"hosts/nehalem-ep.posted_ns": 60.0}, {"hosts/nehalem-ep.posted_ns": 123.456}]
+VALUES = [
+    {"hosts/nehalem-ep.posted_ns": 60.0, "switches/spectrum.buffer_bytes": 12_821_104},
+    {"hosts/nehalem-ep.posted_ns": 123.456, "switches/spectrum.buffer_bytes": 33_554_432},
+]
 SAMPLE = parse_sample(
     b'{"study":"s","run":"r","fabric":"virtual","link":"cable","interconnect":"roce-10g","level":"network",'
     b'"test":"latency","variant":"send","size_bytes":64,"params":{"seed":1},"metric":"latency_us","unit":"us",'

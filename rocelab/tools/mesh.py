@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rocelab.devices import DevicePort
+from rocelab.devices import DevicePort, UrxeTransport
 from rocelab.tools.base import Executable, Output, ToolError, check_exit, last_words
 from rocelab.tools.perftest import numbers_of, verbs_command, verbs_executables
 
@@ -93,6 +93,8 @@ class WriteMesh:
     runner: Executable | None
     """What gives the program its device: `urxe run --` in front of it. None: the device is there."""
     rdma_cm: bool = False
+    transport: UrxeTransport = "roce-v2"
+    """What urxe's device speaks."""
     tool: str = "ib_write_bw"
     pair_s: float = 0.15
     head_start_s: float = 1.0
@@ -118,7 +120,7 @@ class WriteMesh:
 
     def _command(self, request: MeshRequest, interface: str, device: DevicePort | None) -> list[str]:
         return [
-            *verbs_command(self.tool, self.runner, interface, device, 0),
+            *verbs_command(self.tool, self.runner, interface, device, 0, transport=self.transport),
             *("-F", "-p", str(request.port), *(["-R"] if self.rdma_cm else [])),
             *("-q", str(request.parallel), "-s", str(request.size_bytes), f"--tclass={request.traffic_class}"),
             *("-t", str(request.depth)),

@@ -12,11 +12,11 @@ then the rate is measured once a run and not a thousand times. Nothing can be do
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rocelab.devices import ROCE_V1_DISTANCE, DevicePort
+from rocelab.devices import ROCE_V1_DISTANCE, DevicePort, UrxeTransport
 from rocelab.tools.base import (
     DisturbedError,
     Executable,
@@ -46,6 +46,12 @@ _COLUMNS_COMPARED: Final = range(1024, 65537)
 #: are made of a frequency of 0 then.
 _NO_FREQUENCY: Final = "Correlation coefficient"
 _CALIBRATION_S: Final = 0.22
+#: What `urxe run` is told for a transport.
+_URXE_OPTIONS: Final[Mapping[UrxeTransport, tuple[str, ...]]] = {
+    "roce-v2": (),
+    "roce-v1": ("--roce-v1",),
+    "iwarp": ("--transport", "iwarp"),
+}
 _SETPRIV: Final = Executable("setpriv", package="util-linux")
 #: What no process of it may have, its child does not get, root or not.
 _WITHOUT_NET_RAW: Final = (_SETPRIV.name, "--bounding-set", "-net_raw", "--inh-caps", "-net_raw")
@@ -69,8 +75,8 @@ class Perftest:
     """How many connections share the messages (`-q`)."""
     gid_index: int = 0
     """Which address of the interface is used (`-x`): 0 is IPv4 on the nodes of an emulated fabric, 1 is IPv6."""
-    roce_v1: bool = False
-    """Use the RoCE v1 entry of that address of urxe's device: Ethernet frames in place of UDP datagrams."""
+    transport: UrxeTransport = "roce-v2"
+    """What urxe's device speaks; one that is there speaks what it does."""
     without_net_raw: bool = False
     """Give up the capability CAP_NET_RAW first, as a program of an ordinary user has none."""
     cycles_per_us: float | None = None
@@ -138,7 +144,7 @@ class Perftest:
             options += ["-q", str(self.queue_pairs)]
         return [
             *(_WITHOUT_NET_RAW if self.without_net_raw else ()),
-            *verbs_command(self.tool, self.runner, interface, device, self.gid_index, roce_v1=self.roce_v1),
+            *verbs_command(self.tool, self.runner, interface, device, self.gid_index, transport=self.transport),
             *("-F", "-p", str(request.port)),
             *("-s", str(request.size_bytes), "-n", str(self._messages_each(request))),
             *options,
@@ -205,14 +211,16 @@ def verbs_command(
     device: DevicePort | None,
     gid_index: int,
     *,
-    roce_v1: bool = False,
+    transport: UrxeTransport = "roce-v2",
 ) -> list[str]:
     """How a program of perftest begins: with urxe's device of an interface, or with one that is there.
 
-    `gid_index` and `roce_v1` are for urxe's: index 0 is the interface's IPv4 address.
+    `gid_index` and `transport` are for urxe's. Index 0 is the interface's IPv4 address for RoCE; for iWARP it is the
+    one that there is.
     """
     if runner is not None:
-        run, index = (["--roce-v1"], gid_index + ROCE_V1_DISTANCE) if roce_v1 else ([], gid_index)
+        index = gid_index + ROCE_V1_DISTANCE if transport == "roce-v1" else gid_index
+        run = _URXE_OPTIONS[transport]
         return [runner.name, "run", *run, "--", tool, "-d", f"urxe_{interface}", "-x", str(index)]
     if device is None:
         raise ToolError(f"there is no RDMA device on {interface}")

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Literal
 
 from rocelab import profiles
-from rocelab.profiles.series import Series, Source, sources
+from rocelab.profiles.series import Point, Series, Source, middle_of_sources, sources
 from rocelab.virtual.scenario import TIME_LIMIT_NS, host_part, switch_part
 from rocelab.virtual.simulator import simulate
 from rocelab.virtual.steps import bandwidth_messages
@@ -90,9 +90,10 @@ class Bound:
 
     part: Part
     metric: Literal["latency", "bandwidth"]
+    sources: int
     series: int
     median_error: float
-    """The middle of the series' median errors."""
+    """The middle over sources of the middle error of their series."""
     within_10: float
     """The part of all their sizes at which the prediction is off by no more than a tenth."""
     worst_error: float
@@ -102,19 +103,42 @@ class Bound:
 def hold(held_against: Sequence[Source]) -> list[Held]:
     """Predict every series. Raises ProfileError (a profile that is not there) and ToolError (no simulator)."""
     all_series = [(source, series) for source in held_against for series in source.series]
-    jobs = [(series, size) for _, series in all_series for size, _ in series.judged()]
+    judged = [_judged(series) for _, series in all_series]
+    jobs = [(series, size) for (_, series), points in zip(all_series, judged, strict=True) for size, _ in points]
     # Profiles are looked up here, where an error names the series.
     scenarios = [scenario_of(series, size) for series, size in jobs]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         outcomes = iter(list(pool.map(simulate, scenarios)))
     held = []
-    for source, series in all_series:
+    for (source, series), published_points in zip(all_series, judged, strict=True):
         points = tuple(
             Predicted(size, published, _value(series, size, next(outcomes)), _plain_gbps(series, size))
-            for size, published in series.judged()
+            for size, published in published_points
         )
         held.append(Held(source, series, points))
     return held
+
+
+def _judged(series: Series) -> Sequence[Point]:
+    """The points that are predicted. Raises ProfileError if there are none.
+
+    A message that an MPI library does not copy waits for its receiver, whose time is not predicted. That it waits
+    hardly matters where many are under way.
+    """
+    copied_bytes = _stack(series).copied_bytes
+    points = series.judged(copied_bytes if series.metric == "latency" and copied_bytes else None)
+    if not points:
+        raise profiles.ProfileError(
+            f"series {series.id}: all of its messages are longer than {copied_bytes} B, and wait for their receiver"
+        )
+    return points
+
+
+def _stack(series: Series) -> profiles.Stack:
+    try:
+        return profiles.stack(series.stack)
+    except profiles.ProfileError as error:
+        raise profiles.ProfileError(f"series {series.id}: {error}") from None
 
 
 def bounds(held: Sequence[Held]) -> Iterator[Bound]:
@@ -123,11 +147,13 @@ def bounds(held: Sequence[Held]) -> Iterator[Bound]:
         for metric in ("latency", "bandwidth"):
             of_it = [each for each in held if each.part == part and each.series.metric == metric]
             if of_it:
+                error, count = middle_of_sources((each.source.id, each.median_error) for each in of_it)
                 yield Bound(
                     part,
                     metric,
+                    count,
                     len(of_it),
-                    median(each.median_error for each in of_it),
+                    error,
                     sum(each.within(10) for each in of_it) / sum(len(each.points) for each in of_it),
                     max(abs(each.worst.error) for each in of_it),
                 )

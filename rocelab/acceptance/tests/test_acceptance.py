@@ -84,6 +84,14 @@ def test_a_baseline_is_another_run(tmp_path: Path, store: RunStore) -> None:
     assert missing.violation == "the baseline has no such measurement"
 
 
+def test_a_variant_of_iwarp_is_meant_under_each_control_or_under_one(tmp_path: Path) -> None:
+    store = make_run(tmp_path, failures=False, sizes_bytes=(64,), controls=True)
+    asked = 'test = "latency"\ninterconnect = "soft-iwarp"\nlink = "direct"\nat_most = 1000\n'
+    every = judged(tmp_path, store, asked + 'variant = "send"\n')
+    assert [check.passed for check in every] == [True, True]
+    assert len(judged(tmp_path, store, asked + 'variant = "send@cubic"\n')) == 1
+
+
 def test_what_was_not_measured_does_not_pass(tmp_path: Path, store: RunStore) -> None:
     (check,) = judged(tmp_path, store, 'test = "latency"\ninterconnect = "roce"\nat_most = 3\n')
     assert check.violation == "nothing of the kind was measured"

@@ -169,6 +169,56 @@ def test_what_fails_is_part_of_an_answer_and_what_is_missing_leaves_it_open() ->
     assert "no overlap_recv samples of both sides" in without.summary
 
 
+def beside_iwarp(links: Sequence[str]) -> list[Sample]:
+    """What the question about iWARP needs on these links."""
+    made: list[Sample] = []
+    for link in links:
+        for name, value in (("soft-roce", 50.0), ("soft-iwarp", 100.0)):
+            of: dict[str, Any] = {"link": link, "interconnect": name, "variant": "send", "size_bytes": 64}
+            made += repeated(value, **(of | LATENCY | {"level": "network", "test": "latency"} | of))
+            made += repeated(value, **of)
+            for end in ("client", "server"):
+                cpu: dict[str, Any] = {"test": "cpu-use", "metric": f"cpu_{end}_us_per_mib", "unit": "us/MiB"}
+                made += repeated(value, **of, **cpu)
+            through = of | {"level": "mpi", "variant": "mpich-ofi"}
+            for test in ("latency", "bcast", "allreduce", "alltoall"):
+                made += repeated(value, **(through | {"test": test, "metric": "latency_us", "unit": "us"}))
+            made += repeated(value, **(through | {"test": "bw"}))
+    return made
+
+
+def test_how_roce_compares_with_iwarp_is_answered_where_every_loss_was_measured() -> None:
+    answered = judged("L7", beside_iwarp(["loss-0", "loss-0-1", "loss-1"]))
+    assert answered.verdict is Verdict.ANSWERED
+    assert (
+        "With 1 % loss, SEND takes: RoCE 50.0 \u00b5s to 50.0 \u00b5s, iWARP 100 \u00b5s"
+        in answered.summary.replace("with 1 %", "With 1 %")
+    )
+    # Both ends together.
+    assert "takes of the processors: RoCE 100 \u00b5s/MiB" in answered.summary
+    open_still = judged("L7", beside_iwarp(["loss-0", "loss-1"]))
+    assert open_still.verdict is Verdict.NOT_CHECKABLE
+    assert "latency (loss-0-1)" in open_still.summary
+
+
+def test_the_answer_about_iwarp_is_that_of_its_best_control() -> None:
+    links = ["loss-0", "loss-0-1", "loss-1"]
+    made = [each for each in beside_iwarp(links) if each.interconnect != "soft-iwarp"]
+    for control, factor in (("cubic", 1.0), ("default", 0.25)):
+        for each in beside_iwarp(links):
+            if each.interconnect == "soft-iwarp" and each.value is not None:
+                variant, value = f"{each.variant}@{control}", each.value * factor
+                made.append(dataclasses.replace(each, variant=variant, value=value))
+    answered = judged("L7", made)
+    assert answered.verdict is Verdict.ANSWERED
+    # Of times the lowest, of bandwidths the highest.
+    assert "ithout loss, SEND takes: RoCE 50.0 \u00b5s to 50.0 \u00b5s, iWARP 25.0 \u00b5s" in answered.summary
+    assert "ithout loss, SEND moves: RoCE 50.0 Mbps to 50.0 Mbps, iWARP 100 Mbps" in answered.summary
+    assert "takes of the processors: RoCE 100 \u00b5s/MiB to 100 \u00b5s/MiB, iWARP 50.0" in answered.summary
+    assert "through MPI without loss, a stream moves: RoCE 50.0 Mbps to 50.0 Mbps, iWARP 100" in answered.summary
+    assert any(note.startswith("iWARP is the best of send@cubic and send@default") for note in answered.notes)
+
+
 def test_every_claim_about_mpi_has_its_figure() -> None:
     figures = {(figure.source.id, figure.test) for figure in figures_of(all_claims())}
     assert len([test for source, test in figures if source == "softroce1g"]) == 8

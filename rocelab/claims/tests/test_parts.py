@@ -131,7 +131,7 @@ def test_every_number_of_a_claim_has_a_range() -> None:
 
 @pytest.mark.parametrize(
     ("value", "verdict"),
-    [(10.0, Verdict.CONTRADICTED), (10.2, Verdict.CONTRADICTED), (10.4, Verdict.REPRODUCED)],
+    [(10.0, Verdict.CONTRADICTED), (10.5, Verdict.CONTRADICTED), (10.8, Verdict.REPRODUCED)],
 )
 @pytest.mark.parametrize("how", ["ratio", "reduction"])
 def test_ahead_is_by_more_than_two_measurements_of_one_network_differ(how: str, value: float, verdict: Verdict) -> None:
@@ -148,6 +148,7 @@ def test_ahead_is_said_in_place_of_a_least_ratio(part: dict[str, Any]) -> None:
 
 
 def test_ahead_is_more_than_published_medians_of_the_same_message_differ() -> None:
-    medians = [value for each in sources()["potter-2018"].series for size, value in each.points if size == 32]
-    assert len(medians) == 5
-    assert 1 < max(medians) / min(medians) < 1 + APART_PERCENT / 100
+    runs = [dict(each.points) for each in sources()["potter-2018"].series]
+    assert len(runs) == 5
+    apart = max(max(run[size] for run in runs) / min(run[size] for run in runs) for size in runs[0])
+    assert 1 < apart < 1 + APART_PERCENT / 100

@@ -10,11 +10,12 @@ import pytest
 from rich.console import Console
 
 from rocelab import peers
+from rocelab.report import documents
 from rocelab.report.bar_list import BARS
 from rocelab.report.bars import Bar, BestTcp, Line, Side, held
 from rocelab.report.model import RunModel
 from rocelab.report.terminal import print_bars
-from rocelab.report.tests.synthetic import make_run
+from rocelab.report.tests.synthetic import IWARP_TIMES, make_run
 from rocelab.study import catalogue
 from rocelab.study.loading import load
 
@@ -55,6 +56,38 @@ def test_what_was_not_measured_is_not_met(tmp_path: Path) -> None:
     model = RunModel.of(make_run(tmp_path))
     bar = Bar("made up", "latency", SEND, Side("udp", "busy-poll"), "at most", 100.0)
     assert held(model, [bar])[0].verdict == "not measured"
+
+
+def test_an_interconnect_that_a_run_does_not_have_is_not_spoken_of(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path))
+    assert any(bar.subject.interconnect == peers.SOFT_IWARP for bar in BARS)
+    assert {each.bar.subject.interconnect for each in held(model, BARS)} == {peers.SOFT_ROCE}
+    assert "iWARP" not in documents.balance(model) + documents.bars(model) + documents.sizes(model)
+
+
+def test_iwarp_is_held_against_tcp_and_against_soft_roce(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(64,), iwarp=True))
+    found = {each.bar.what: each.points for each in held(model, BARS) if each.points}
+    ((of_tcp,), (of_roce,)) = (found[f"iWARP SEND latency / {other}"] for other in ("TCP that polls", "Soft RoCE"))
+    assert of_tcp.reference == "TCP busy-polling"
+    assert of_roce.reference == "Soft RoCE send"
+    assert of_roce.ratio.estimate == pytest.approx(IWARP_TIMES, rel=0.1)
+    assert "| iWARP SEND latency / TCP that polls |" in documents.balance(model)
+
+
+def test_iwarp_is_held_against_others_under_its_best_control_at_each_size(tmp_path: Path) -> None:
+    model = RunModel.of(make_run(tmp_path, repetitions=10, sizes_bytes=(64, 1048576), controls=True))
+    found = {each.bar.what: each.points for each in held(model, BARS) if each.points}
+    short, long = found["iWARP SEND bandwidth / Soft RoCE"]
+    assert (short.control, long.control) == ("cubic", "default")
+    latency = found["iWARP SEND latency / Soft RoCE"][0]
+    assert latency.ratio.estimate == pytest.approx(IWARP_TIMES, rel=0.1)
+    assert latency.against == "Soft RoCE send; iWARP under cubic"
+    assert all(point.control is None for what, points in found.items() if "iWARP" not in what for point in points)
+    assert "| TCP busy-polling; iWARP under cubic |" in documents.bars(model) + documents.sizes(model)
+    out = io.StringIO()
+    print_bars(Console(file=out, width=160), model, held(model, BARS), every_size=True)
+    assert "iWARP: under the best of its congestion controls." in " ".join(out.getvalue().split())
 
 
 def test_without_a_bar_sizes_ahead_of_the_best_tcp_are_counted(tmp_path: Path) -> None:

@@ -81,6 +81,15 @@ def test_draws_are_kept_in_the_run_and_what_is_left_out_is_said(tmp_path: Path) 
     assert read(store) == before
 
 
+def test_a_run_that_is_kept_without_logs_can_be_drawn(tmp_path: Path) -> None:
+    if simulator().path is None:
+        pytest.skip("rocelab-virtual is not there: make build")
+    store = run_of(tmp_path)
+    store.logs.rmdir()
+    assert said(tmp_path, "--draws", "2")[0] == 0
+    assert len(read(store).samples) == 2
+
+
 def test_other_draws_than_those_begun_are_refused_until_they_are_deleted(tmp_path: Path) -> None:
     if simulator().path is None:
         pytest.skip("rocelab-virtual is not there: make build")

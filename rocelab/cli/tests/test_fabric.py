@@ -67,10 +67,11 @@ def test_exec_in_a_terminal_has_one_on_the_node(lab: str) -> None:
     if pid == 0:
         os.execv(COMMAND[0], [*COMMAND, "exec", lab, "node0", "--", "sh"])
     try:
-        # An interactive shell survives Ctrl-C, so it makes way for one that does not. The quotes
-        # keep what is typed, which the terminal shows too, from looking like what is printed.
-        os.write(terminal, b"tty; uname -n; exec sh -c 'echo re\"\"ady; sleep 100'\n")
-        read_until(terminal, rb"/dev/pts/\d+\r\n(.*\r\n)*node0\r\n(.*\r\n)*ready\r\n")
+        # An interactive shell survives Ctrl-C, so it makes way for a program that does not. What
+        # this prints differs from what is typed, which the terminal shows too, and says that it
+        # runs: a shell that is about to start a program keeps a Ctrl-C until that has ended.
+        os.write(terminal, b"tty; uname -n; exec tr a-z A-Z\nready\n")
+        read_until(terminal, rb"/dev/pts/\d+\r\n(.*\r\n)*node0\r\n(.*\r\n)*READY\r\n")
         os.write(terminal, b"\x03")  # Ctrl-C reaches the program, not us
         _, status = os.waitpid(pid, 0)
         assert os.waitstatus_to_exitcode(status) == 130

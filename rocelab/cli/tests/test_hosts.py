@@ -100,7 +100,7 @@ def test_a_program_that_hosts_lack_is_named_or_copied(
 def test_a_run_goes_on_without_a_host_that_dies_in_the_middle(
     rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
 ) -> None:
-    study.write_text(STUDY.replace("repetitions = 2", "repetitions = 30"))
+    study.write_text(STUDY.replace("repetitions = 2", "repetitions = 12"))
     hosts = cluster.hosts_toml(name="inside")
     kept = ("--results", str(tmp_path / "results"), "--no-report")
     words = [*ROCELAB, "run", "--fabric", "hosts", "--hosts", str(hosts), str(study), *kept]

@@ -61,7 +61,8 @@ def test_ctrl_c_ends_everything_on_all_hosts(cluster: SshCluster, study: Path, t
 def test_a_program_that_hangs_on_a_host_is_stopped_and_named(
     rocelab: Run, cluster: SshCluster, study: Path, tmp_path: Path
 ) -> None:
-    hanging = script(tmp_path / "rocelab-sock", "sleep 1000\n")
+    # It says its version, for which a run waits longer than for a measurement.
+    hanging = script(tmp_path / "rocelab-sock", '[ "$1" = --version ] || exec sleep 1000\n')
     text = STUDY.replace("repetitions = 2", "repetitions = 1\ntime_limit_s = 1")
     study.write_text(text)
     hosts = cluster.hosts_toml(f'[programs]\nrocelab-sock = "{hanging}"', name="inside")

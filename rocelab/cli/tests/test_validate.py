@@ -14,6 +14,8 @@ from rocelab.profiles.series import sources
 from rocelab.profiles.tests.made_up import MADE_UP
 from rocelab.virtual.validation import hold
 
+#: Longer than what the library copies.
+TOO_LONG = MADE_UP.replace('"verbs"', '"mpi-ucx"').replace("[[2, 2.0]]", "[[16384, 9.0]]")
 ERRORS = Path(__file__).resolve().parents[2] / "profiles" / "validation" / "errors.csv"
 
 
@@ -29,7 +31,7 @@ def test_series_of_ones_own_are_held_too(tmp_path: Path) -> None:
     path.write_text(MADE_UP, encoding="utf-8")
     done = CliRunner().invoke(app, ["validate", str(path), "--csv", str(rows), "--figure", str(figure)])
     assert done.exit_code == 0, done.output
-    assert "(1 series): median" in done.output
+    assert "(1 source, 1 series): median" in done.output
     assert rows.read_text(encoding="utf-8").splitlines()[1].startswith("held out,mine,latency,A,latency,1,")
     assert figure.read_text(encoding="utf-8").startswith("<svg")
 
@@ -40,7 +42,7 @@ def test_series_of_ones_own_are_held_too(tmp_path: Path) -> None:
         ("none.toml", None, "none.toml: No such file or directory"),
         ("latin.toml", MADE_UP.replace("A page", "\u00c4").encode("latin-1"), "latin.toml: not UTF-8"),
         ("adapter.toml", MADE_UP.replace("roce-25g", "roce-26g").encode(), "series latency: there is no adapter"),
-        ("sizes.toml", MADE_UP.replace("points", "judged_to_bytes = 1\npoints").encode(), "none of its sizes"),
+        ("sizes.toml", TOO_LONG.encode(), "all of its messages are longer than 8192 B"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(

@@ -21,7 +21,7 @@ from pyroute2.netlink.rtnl import RTM_NEWQDISC, RTM_SETLINK, TC_H_ROOT
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from rocelab.fabric.keeper import kernel
+from rocelab.fabric.keeper import kernel, loss
 
 #: linux/if_addr.h: the address is usable at once, without duplicate address detection.
 IFA_F_NODAD = 0x02
@@ -40,6 +40,12 @@ CARRIER_LIMIT_S = 10.0
 _MODULE_HINT = (
     "The kernel lacks a module for it (veth, bridge or sch_tbf): load it as root with modprobe, or install the "
     "package with the kernel's modules."
+)
+
+
+_LOSS_HINT = (
+    "loss_percent needs nftables in the kernel, with its table of devices and its random numbers "
+    "(CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_NUMGEN): load the modules nf_tables and nft_numgen as root."
 )
 
 
@@ -160,6 +166,23 @@ def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str,
     for bridge in bridges.values():
         netlink.link("set", index=bridge, mtu=link["mtu_bytes"])
         netlink.link("set", index=bridge, state="up")
+    if link["loss_percent"] is not None:
+        _lose_packets(netlink, link)
+
+
+def _lose_packets(netlink: Any, link: Mapping[str, Any]) -> None:
+    """Drop packets at the ports of a switch that nodes are at, one by one as they come in."""
+    names = [port["switch_interface"] for port in link["ports"]]
+    for name in names:
+        index = netlink.link_lookup(ifname=name)[0]
+        # NAPI keeps packets in order, and GRO comes with it, which is not to join what is dropped
+        # packet by packet.
+        _receive_as_a_card_does(name)
+        _set_sizes(netlink, index, dict.fromkeys(("IFLA_GRO_MAX_SIZE", "IFLA_GRO_IPV4_MAX_SIZE"), 1))
+    try:
+        loss.add(link["id"], names, round(link["loss_percent"] / 100 * loss.PARTS))
+    except OSError as error:
+        raise kernel.KernelError(f"making {link['id']} lose packets", error.errno or 0, _LOSS_HINT) from error
 
 
 def _add_bridge(netlink: Any, name: str) -> int:
@@ -179,7 +202,10 @@ def _finish_port(netlink: Any, port: Mapping[str, Any], ipv6: bool) -> None:
     index = netlink.link_lookup(ifname=port["interface"])[0]
     netlink.link("set", index=index, mtu=port["mtu_bytes"], address=port["mac"])
     if port["gso_max_bytes"] is not None:
-        _set_gso_max(netlink, index, int(port["gso_max_bytes"]))
+        # Over IPv4 from Linux 6.3 on, over IPv6 from 5.19 on.
+        _set_sizes(netlink, index, {name: int(port["gso_max_bytes"]) for _, name, _ in GsoLimits.nla_map})
+    if port["packet_by_packet"]:
+        _send_packet_by_packet(port["interface"])
     _shape(netlink, index, port["interface"], port["shape"])
     netlink.link("set", index=index, state="up")
     netlink.addr("add", index=index, address=port["address"], prefixlen=port["prefix_bits"])
@@ -187,11 +213,11 @@ def _finish_port(netlink: Any, port: Mapping[str, Any], ipv6: bool) -> None:
         netlink.addr("add", index=index, address=port["address6"], prefixlen=port["prefix6_bits"], flags=IFA_F_NODAD)
 
 
-def _set_gso_max(netlink: Any, index: int, gso_max_bytes: int) -> None:
-    """Let TCP hand that much to an interface at once: over IPv4 from Linux 6.3 on, over IPv6 from 5.19 on."""
+def _set_sizes(netlink: Any, index: int, sizes_bytes: Mapping[str, int]) -> None:
+    """Let TCP hand that much to an interface, or take that much from it, at once."""
     request = GsoLimits()
     request["index"] = index
-    request["attrs"] = [(name, gso_max_bytes) for _, name, _ in GsoLimits.nla_map]
+    request["attrs"] = list(sizes_bytes.items())
     request["header"]["type"] = RTM_SETLINK
     request["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
     # A kernel that has no such thing goes on with 64 KiB.
@@ -235,11 +261,21 @@ def _receive_as_a_card_does(interface: str) -> None:
     The kernel's veth driver does so only if this end claims no TCP segmentation (drivers/net/veth.c). Without NAPI,
     frames are queued on whichever core a timer ran on, and arrive out of order.
     """
+    _switch_off(interface, "tx-tcp")
+    IoctlEthtool(interface).set_offload_flag("generic-receive-offload", True)
+
+
+def _send_packet_by_packet(interface: str) -> None:
+    """Have the kernel cut whatever programs hand over at once into packets, before it leaves the interface."""
+    _switch_off(interface, "tx-tcp", "tx-udp-segmentation", "tx-gso-list")
+    _receive_as_a_card_does(interface)
+
+
+def _switch_off(interface: str, *beginnings: str) -> None:
+    """Switch off the features whose names begin so: the old switches for many miss those that newer kernels have."""
     offloads = IoctlEthtool(interface)
     features = offloads.get_features()
-    # By name, because the old single switch for all of them misses those that newer kernels have.
     for name in features.keys():  # noqa: SIM118 -- not a mapping
-        if name.startswith("tx-tcp"):
+        if name.startswith(beginnings):
             features[name] = False
     offloads.set_features(features)
-    offloads.set_offload_flag("generic-receive-offload", True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rocelab.fabric.keeper import channel, kernel, node
+from rocelab.fabric.keeper import channel, kernel, loss, node
 from rocelab.fabric.keeper.children import ChildWatch, reap
 
 #: A node that was stopped must not keep the switch from seeing that its owner is gone.
@@ -160,6 +160,9 @@ def _serve_one(state: _Switch, client: socket.socket) -> bool:
         if message.get("op") == "down":
             # Nothing to tidy: with PID 1 the kernel ends the rest.
             os._exit(0)
+        if message.get("op") == "dropped":
+            _answer(files, _dropped())
+            return True
         _pass_on(state, message, data, files)
     except ValueError as error:
         _answer(files, {"error": f"not a request: {error}"})
@@ -177,6 +180,13 @@ def _pass_on(state: _Switch, message: dict[str, Any], data: bytes, files: list[i
         channel.forward(handle.requests, data, files)
     except OSError as error:
         _answer(files, {"error": f"node {handle.name} does not answer ({error.strerror or error})"})
+
+
+def _dropped() -> dict[str, Any]:
+    try:
+        return {"dropped": loss.dropped()}
+    except OSError as error:
+        return {"error": f"the dropped packets cannot be counted ({error.strerror})"}
 
 
 def _answer(files: list[int], message: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from rocelab.fabric.base import LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.launch.reception import Receptions, unavailable
 assert os.getuid() == {NOBODY}, os.getuid()
-links = [LinkProfile("direct", "direct"), LinkProfile("lan", "bridge", rate_mbps=100)]
+links = [LinkProfile("direct", "direct"), LinkProfile("lan", "bridge", rate_mbps=100, loss_percent=0)]
 with emulated.up(links, name=sys.argv[1]) as fabric:
     launcher = NamespaceLauncher(fabric)
     for here, there in (fabric.nodes, fabric.nodes[::-1]):
@@ -42,6 +42,7 @@ with emulated.up(links, name=sys.argv[1]) as fabric:
     server = launcher.start(fabric.nodes[1], [sys.executable, "-m", "http.server", "8000"])
     launcher.wait_until_listening(fabric.nodes[1], server, 8000)
     assert server.stop().cpu_s > 0
+    assert fabric.dropped_packets("lan") == 0
     receptions = Receptions(fabric.nodes, launcher)
     assert receptions.choose("direct", "napi")["server_rx-gro"] == 1
     receptions.choose("direct", "usual")

@@ -131,6 +131,9 @@ def test_one_switch_has_no_uplinks() -> None:
         ([LinkProfile("x", "bridge", switch_queue_bytes=9999)], ["a"], "set rate_mbps or uplink_rate_mbps too"),
         ([LinkProfile("x", "direct", rate_mbps=1, switch_queue_bytes=9999)], ["a", "b"], "a direct link has no switch"),
         ([LinkProfile("x", "bridge", uplink_rate_mbps=1)], ["a"], "uplink_rate_mbps belong to kind 'two-level', not"),
+        ([LinkProfile("x", "direct", loss_percent=1)], ["a", "b"], "loss_percent belongs to a link with a switch"),
+        ([LinkProfile("x", "bridge", loss_percent=-1)], ["a"], "loss_percent is 0 to 50, not -1"),
+        ([LinkProfile("x", "bridge", loss_percent=51)], ["a"], "loss_percent is 0 to 50, not 51"),
         ([LinkProfile("x", "two-level")], ["a"], "a two-level link needs nodes_per_switch"),
         ([LinkProfile("x", "two-level", nodes_per_switch=0)], ["a"], "nodes_per_switch is 1 to 250, not 0"),
         (

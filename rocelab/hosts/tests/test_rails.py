@@ -22,7 +22,7 @@ def test_a_network_that_all_hosts_are_in_is_a_rail() -> None:
     found = rails.find(facts, [])
     assert [rail.id for rail in found] == ["eth0", "ens1"]
     assert found[1].ends["n2"].address == "10.2.0.2"
-    assert found[1].interconnects == ("tcp", "udp", "soft-roce")
+    assert found[1].interconnects == ("tcp", "udp", "soft-roce", "soft-iwarp")
     assert (found[1].mtu_bytes, found[1].rate_mbps, found[1].verbs) == (9000, 100_000, None)
 
 

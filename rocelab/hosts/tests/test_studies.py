@@ -89,6 +89,13 @@ def test_every_rail_has_the_studys_series_of_sockets_and_urxe() -> None:
     assert any("with the congestion control that the hosts give it, and not with cubic" in note for note in notes)
 
 
+def test_iwarp_over_the_hosts_tcp_has_the_control_that_they_give_it() -> None:
+    text = TEXT.replace('soft-roce = ["send", "send-events"]', 'soft-iwarp = ["send", "write@cubic"]')
+    adapted, notes = studies.adapted(parse(text, "tiny.toml"), rails_of(eth0={}), 4)
+    assert {who[3] for who in series(adapted) if who[2] == "soft-iwarp"} == {"send@default", "write@default"}
+    assert any(note.startswith("TCP, and iWARP over it, is measured with the congestion control") for note in notes)
+
+
 @pytest.mark.parametrize(
     ("made", "verbs"), [({}, "roce"), ({"type": "RNIC"}, "iwarp"), ({"driver": "rdma_rxe"}, "rxe")]
 )

@@ -85,6 +85,16 @@ def test_over_roce_v1_ranks_differ_by_their_address_alone(variant: str) -> None:
     }
 
 
+@pytest.mark.parametrize("variant", ["openmpi-ofi", "mpich-ofi"])
+def test_over_iwarp_ranks_differ_by_the_transport_of_their_device_alone(variant: str) -> None:
+    environments = []
+    for interconnect in ("soft-roce", "soft-iwarp"):
+        kind, transport = mpi.transport(interconnect, variant)
+        environments.append(mpi.environment(implementation(kind), JOB, transport))
+    assert environments[1] == {**environments[0], "URXE_TRANSPORT": "iwarp"}
+    assert environments[1]["FI_VERBS_IFACE"] == "eth7"
+
+
 @pytest.mark.parametrize("variant", ["openmpi-ucx", "mpich-ucx"])
 def test_ranks_run_in_a_folder_that_all_nodes_have(variant: str) -> None:
     kind, _ = mpi.transport("soft-roce", variant)
@@ -105,11 +115,11 @@ def test_where_the_site_wants_it_slurm_starts_the_ranks(variant: str, management
 
 
 def test_every_variant_is_of_one_implementation() -> None:
-    for interconnect in ("tcp", "soft-roce"):
+    for interconnect in ("tcp", "soft-roce", "soft-iwarp"):
         for variant in mpi.variants(interconnect):
             kind, transport = mpi.transport(interconnect, variant)
             assert variant.startswith(kind)
-            assert transport.urxe == (interconnect == "soft-roce")
+            assert transport.urxe == (interconnect != "tcp")
     assert mpi.variants("carrier-pigeon") == ()
 
 

@@ -67,4 +67,4 @@ def test_names_are_read_as_they_are_written() -> None:
         AssumedName.read("posted_ns")
     with pytest.raises(ProfileError, match="there is no profile hosts/abacus"):
         draws([("hosts", "abacus")], 2, 1)
-    assert draws([("mpis", "mvapich2-1.8")], 2, 1) == [{}, {}]
+    assert draws([("workloads", "websearch")], 2, 1) == [{}, {}]

@@ -24,7 +24,6 @@ adapter = "roce-25g"
 host = "sandy-bridge-ep"
 stack = "verbs"
 path_mtu_bytes = 1024
-judged_to_bytes = 64
 points = [[2, 10.0], [64, 100.0], [128, 200.0]]
 """
 
@@ -48,10 +47,10 @@ def test_every_series_has_a_name_of_its_own() -> None:
     assert len(names) == len(set(names))
 
 
-def test_points_are_judged_in_gbps_up_to_where_the_protocol_changes() -> None:
+def test_points_are_judged_in_gbps_up_to_a_size() -> None:
     (read,) = series.read_source(SERIES, "page", "page.toml").series
-    assert [size for size, _ in read.judged()] == [2, 64]
-    assert [gbps for _, gbps in read.judged()] == pytest.approx([0.08388608, 0.8388608])
+    assert [size for size, _ in read.judged(64)] == [2, 64]
+    assert [gbps for _, gbps in read.judged()] == pytest.approx([0.08388608, 0.8388608, 1.6777216])
 
 
 @pytest.mark.parametrize(
@@ -70,12 +69,17 @@ def test_a_wrong_file_is_named_with_what_is_wrong(old: str, new: str, said: str)
     assert str(raised.value).startswith("page.toml: ")
 
 
+def test_a_source_counts_once_however_many_series_it_has() -> None:
+    errors = [("a", 0.1), ("a", 0.1), ("a", 0.3), ("b", 0.5), ("c", 0.9)]
+    assert series.middle_of_sources(errors) == (0.5, 3)
+
+
 def test_the_bounds_are_of_what_was_held_out_alone() -> None:
     errors = series.held_out_errors()
-    held_out = [each for source in series.sources().values() if source.is_held_out for each in source.series]
+    held_out = [source for source in series.sources().values() if source.is_held_out]
     counted = {metric: count for metric, (_, count) in errors.items()}
     assert counted == {
-        metric: sum(each.metric == metric and each.grade != "C" for each in held_out)
+        metric: sum(any(each.metric == metric and each.grade != "C" for each in source.series) for source in held_out)
         for metric in ("latency", "bandwidth")
     }
     assert all(0 < error < 1 for error, _ in errors.values())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rocelab import peers
 from rocelab.results import LinkInfo, ParamValue, Provenance, RunInfo, RunStore, Sample, StepKey
 
 SIZES_BYTES = tuple(1 << bit for bit in range(23))
@@ -26,6 +27,14 @@ _SERIES = (
     ("tcp", "busy-poll", "sockperf", 2.9, 35.0, 1.0),
     ("soft-roce", "read", "ib_read", 4.9, 38.0, 0.95),
 )
+#: How many times as long the start-up of a message takes over iWARP as over Soft RoCE.
+IWARP_TIMES = 1.5
+_IWARP = (("soft-iwarp", "send", "ib_send", 2.3 * IWARP_TIMES, 30.0, 0.99),)
+#: Under one congestion control short messages are as fast, under the other long ones.
+_IWARP_CONTROLLED = (
+    ("soft-iwarp", "send@cubic", "ib_send", 2.3 * IWARP_TIMES, 15.0, 0.99),
+    ("soft-iwarp", "send@default", "ib_send", 2 * 2.3 * IWARP_TIMES, 30.0, 0.99),
+)
 _TESTS = ("latency", "bandwidth", "bidirectional-bandwidth", "cpu-use")
 _CPU_VARIANTS = ("send", "blocking", "busy-poll")
 
@@ -39,12 +48,19 @@ def make_run(
     failures: bool = True,
     speed_up: float = 1.0,
     sizes_bytes: tuple[int, ...] = SIZES_BYTES,
+    iwarp: bool = False,
+    controls: bool = False,
 ) -> RunStore:
-    """Writes a whole run folder. ``speed_up`` makes Soft RoCE so many times as fast."""
+    """Writes a whole run folder.
+
+    ``speed_up`` makes Soft RoCE so many times as fast. ``iwarp`` adds that, as earlier runs have it; ``controls`` adds
+    it under two congestion controls.
+    """
     info = make_info(run_id, repetitions, seed, planned_steps=len(sizes_bytes) * repetitions * (5 * 3 + 3) * 2)
     store = RunStore.create(root, info, STUDY_TEXT)
     any_failed = False
-    for samples in make_steps(info, seed, speed_up, sizes_bytes, failures=failures):
+    beside = (*(_IWARP if iwarp else ()), *(_IWARP_CONTROLLED if controls else ()))
+    for samples in make_steps(info, seed, speed_up, sizes_bytes, failures=failures, beside=beside):
         any_failed |= not samples[0].ok
         store.append(*samples)
         if not samples[0].ok and samples[0].log:
@@ -88,7 +104,13 @@ def make_info(run_id: str, repetitions: int, seed: int, planned_steps: int) -> R
 
 
 def make_steps(
-    info: RunInfo, seed: int, speed_up: float, sizes_bytes: tuple[int, ...], *, failures: bool
+    info: RunInfo,
+    seed: int,
+    speed_up: float,
+    sizes_bytes: tuple[int, ...],
+    *,
+    failures: bool,
+    beside: tuple[tuple[str, str, str, float, float, float], ...] = (),
 ) -> Iterator[list[Sample]]:
     """The samples of each step, in an interleaved order."""
     random = np.random.default_rng(seed)
@@ -97,8 +119,8 @@ def make_steps(
         for test in _TESTS:
             for size_bytes in sizes_bytes:
                 for repetition in range(info.repetitions):
-                    for interconnect, variant, tool, start_us, gbps, cores in _SERIES:
-                        if test == "cpu-use" and variant not in _CPU_VARIANTS:
+                    for interconnect, variant, tool, start_us, gbps, cores in (*_SERIES, *beside):
+                        if test == "cpu-use" and peers.name_of(variant) not in _CPU_VARIANTS:
                             continue
                         factor = speed_up if interconnect == "soft-roce" else 1.0
                         noise = float(np.exp(abs(random.normal(0, 0.03)) + 0.4 * (random.random() < 0.01)))

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from rocelab.claims import all_claims
+from rocelab.claims import Verdict, all_claims
 from rocelab.claims.tests.test_claims import INFO
 from rocelab.claims.tests.test_mpi_level import nas
 from rocelab.claims.tests.test_simulated_claims import lanl, two_nodes
@@ -29,7 +29,7 @@ def test_every_claim_of_a_source_has_a_row_in_both_tables(source: str) -> None:
 def test_a_verdict_is_that_of_a_run_that_is_kept_or_none() -> None:
     rows = {row.split(" | ")[0]: row for row in claim_tables.claims("vienne2012", [KEPT]).split("\n")}
     assert rows["| V11"].endswith("| contradicted (simulated) |")
-    assert rows["| V12"].endswith("| judged by each run |")
+    assert rows["| V12"].endswith("| no run is kept; each run judges it |")
 
 
 def test_what_changed_is_held_against_the_rules_of_now() -> None:
@@ -42,6 +42,18 @@ def test_a_column_is_held_against_the_one_that_sets_the_processors() -> None:
     made = claim_tables.columns(RunModel(KEPT.info, samples))
     (row,) = (row for row in made.split("\n") if row.startswith("| LU"))
     assert row.endswith("| 24.07: +0.1 %, source +1.9 % | 24.05, calibrated |")
+
+
+def test_what_was_put_in_is_no_evidence_and_said_to_be_so() -> None:
+    info = dataclasses.replace(KEPT.info, claims=("V2",))
+    model = RunModel(info, two_nodes("network", {}))
+    (judged,) = model.judgements
+    assert judged.verdict_words == "reproduced"
+    given = judged.claim.model_copy(update={"by_construction": "it was put in"})
+    assert dataclasses.replace(judged, claim=given).verdict_words == "reproduced by construction"
+    against = dataclasses.replace(judged, claim=given, verdict=Verdict.CONTRADICTED)
+    assert against.verdict_words == "contradicted"
+    assert "By construction, where it holds: How much a queue" in claim_tables.rules("li2019", [])
 
 
 def test_an_unknown_source_is_named_with_the_known_ones() -> None:

@@ -76,4 +76,4 @@ def test_a_report_of_simulations_says_how_far_predictions_are_off() -> None:
     assert "How far predictions are off" not in said
     simulated = RunModel(dataclasses.replace(info, fabric="virtual"), model.samples)
     said = {str(row[0]): str(row[1]) for row in page._provenance_table(simulated).rows}
-    assert "in latency (7 series)" in said["How far predictions are off"]
+    assert "in latency (4 sources)" in said["How far predictions are off"]

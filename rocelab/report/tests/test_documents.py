@@ -34,6 +34,53 @@ def test_rows_say_where_and_how_often_they_were_measured() -> None:
     assert above == "2026-01-01, commit 1234567; a machine. Medians of 5 repetitions, with the least and the most."
 
 
+FLOOR = """\
+# 2026-01-01, commit 1234567; a machine
+what,condition,metric,unit,median,low,high,repetitions
+WRITE beside a bare loop,64 KiB,bare loop,Mbps,32000,1,40000,10
+WRITE beside a bare loop,64 KiB,WRITE,Mbps,24000,1,30000,10
+WRITE beside a bare loop,64 KiB,WRITE / bare loop,times,0.75,0.1,0.8,10
+WRITE beside a bare loop,1 MiB,bare loop,Mbps,30000,1,40000,10
+WRITE beside a bare loop,1 MiB,WRITE,Mbps,24000,1,30000,10
+WRITE beside a bare loop,1 MiB,WRITE / bare loop,times,0.8,0.1,0.8,10
+"""
+BOTH_WAYS = """\
+"WRITE beside a bare loop, both ways",64 KiB,bare loop,Mbps,40000,1,50000,10
+"WRITE beside a bare loop, both ways",64 KiB,WRITE,Mbps,20000,1,30000,10
+"WRITE beside a bare loop, both ways",64 KiB,WRITE / bare loop,times,0.5,0.1,0.6,10
+"WRITE beside a bare loop, both ways",1 MiB,bare loop,Mbps,45000,1,50000,10
+"WRITE beside a bare loop, both ways",1 MiB,WRITE,Mbps,18000,1,30000,10
+"WRITE beside a bare loop, both ways",1 MiB,WRITE / bare loop,times,0.4,0.1,0.6,10
+"""
+
+
+def test_the_floor_both_ways_is_held_against_write_and_against_one_way() -> None:
+    assert documents.both_ways(FLOOR + BOTH_WAYS) == (
+        "**Bandwidth both ways** (64 KiB, 1 MiB): WRITE has 0.4 to 0.5 of the bare loop both ways, "
+        "which has 1.2 to 1.5 times the bandwidth of the bare loop one way."
+    )
+    streams = documents.rows(FLOOR + BOTH_WAYS).split("\n\n")[1]
+    assert "| WRITE beside a bare loop, both ways | 64 KiB | 40,000 (1 to 50,000) |" in streams
+
+
+def test_what_was_not_measured_both_ways_has_no_number() -> None:
+    assert documents.both_ways(FLOOR) == "**Bandwidth both ways:** the bare loop was not measured both ways."
+
+
+SERIES = """\
+part,source,series,grade,metric,sizes,within_10_percent,within_20_percent,plain_error,median_error,worst_error,worst_bytes
+held out,one,one-bw,B,bandwidth,10,5,8,0.040,0.050,+0.301,64
+held out,one,one-other-bw,B,bandwidth,10,5,8,0.040,0.050,-0.450,64
+held out,two,two-bw,A,bandwidth,10,5,8,0.040,0.070,+0.300,64
+"""
+
+
+def test_the_bounds_say_how_many_series_miss_the_goal_at_a_size() -> None:
+    head, _, row = documents.bounds(SERIES).split("\n")
+    assert head.endswith("| worst error of a size | series above 30 % at a size |")
+    assert row == "| held out | bandwidth | 2 | 3 | 6% | 4% | 50% | 80% | 45% | 2 of 3 |"
+
+
 EXPERIMENTS = """\
 mechanism,question,workload,value,low,high,unit,before,n,date,commit,machine,decision
 runs,Do runs gain?,stream,1.2,,,bandwidth ratio,,5,2026-11-21,58944df,2 cores,kept

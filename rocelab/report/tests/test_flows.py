@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from rocelab.report import flows
+from rocelab.report import documents, flows
 from rocelab.report.model import RunModel
 from rocelab.report.render import svg
 from rocelab.report.tests.synthetic import make_info
@@ -97,3 +97,23 @@ def test_flows_have_no_other_section() -> None:
     model = RunModel(make_info("r", 1, 1, 1), _samples({"load": [0.3]}))
     assert model.every_test == []
     assert flows.sections(RunModel(make_info("r", 1, 1, 1), [])) == []
+
+
+def test_documents_have_a_line_for_each_load_and_link() -> None:
+    model = RunModel(make_info("r", 1, 1, 1), _samples({"load": [0.3, 0.8]}))
+    caption, table = documents.slowdowns(model).split("\n\n")
+    assert caption == (
+        "Slowdown, websearch, 16 hosts, roce-100g write. Medians of 2 repetitions. "
+        "The shortest flows have up to 10,000 B, the longest 10,000 to 1,000,000 B."
+    )
+    rows = [row.strip("| ").split(" | ") for row in table.split("\n")[2:]]
+    assert [row[:2] for row in rows] == [[f"load {load} %", link] for load in (30, 80) for link in ("dcqcn", "none")]
+    assert rows[0][2:] == ["2.00", "4.50", "9.50", "too few flows", "2.00", "9.50", "2.00", "9.50"]
+    assert rows[3][2:5] == ["3.50", "8.50", "18.5"]
+
+
+def test_flows_of_one_size_have_no_shortest_and_longest() -> None:
+    one = [each for each in _samples({"load": [0.3]}) if each.size_bytes != 1_000_000]
+    caption, table = documents.slowdowns(RunModel(make_info("r", 1, 1, 1), one)).split("\n\n")
+    assert caption.endswith("Medians of 2 repetitions.")
+    assert table.split("\n")[0] == "|  | link | all flows, median | 95 % | 99 % | 99.9 % |"

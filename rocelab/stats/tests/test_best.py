@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rocelab.stats import Better, Centre, Ratio, ratio, ratio_to_best
+from rocelab.stats import Better, Centre, Ratio, Series, SeriesKey, best_to_best, ratio, ratio_to_best
 
 NOISE = 0.1
 
@@ -92,3 +92,51 @@ def test_the_best_of_six_noisy_equals_leaves_the_subject_as_good(count: int) -> 
     assert math.exp(float(np.mean([math.log(each.estimate) for each in higher]))) < 0.97
     lower = _simulated(count, 6, 150, "lower", "mean")
     assert _share([each.low is not None and each.low > 1 for each in lower]) <= 0.08
+
+
+def _series(*values: float, at: int = 64) -> Series:
+    return Series(SeriesKey("direct", "network", "latency", "tcp", "x", "latency_us"), "us", "median", {at: values})
+
+
+@pytest.mark.parametrize(("better", "best", "estimate"), [("higher", 1, 4.0), ("lower", 0, 1.0)])
+def test_the_best_of_several_is_held_against_the_best_of_others(better: Better, best: int, estimate: float) -> None:
+    subjects = [_series(2.0, 2.0, 2.0), _series(4.0, 4.0, 4.0), _series(1e6, at=128)]
+    others = [_series(1.0, 1.0, 1.0), _series(0.5, 0.5, 0.5)] if better == "higher" else [_series(2.0, 2.0, 2.0)]
+    found = best_to_best(subjects, others, 64, better=better)
+    assert found is not None
+    assert found[0] == best
+    assert (found[1].ratio.estimate, found[1].ratio.low, found[1].ratio.high) == pytest.approx((estimate,) * 3)
+
+
+def test_the_best_of_one_is_that_one() -> None:
+    one, other = _series(2.0, 2.2, 2.1), _series(1.0, 1.2, 1.1)
+    found = best_to_best([one], [other], 64, better="higher")
+    assert found == (0, one.ratio_to_best([other], 64, better="higher"))
+    assert best_to_best([one], [other], 128, better="higher") is None
+    assert best_to_best([], [other], 64, better="higher") is None
+
+
+def test_a_subject_measured_once_among_others_allows_no_interval() -> None:
+    found = best_to_best([_series(2.0, 2.1), _series(3.0)], [_series(1.0, 1.1)], 64, better="higher")
+    assert found is not None
+    assert (found[0], found[1].ratio.low, found[1].ratio.high) == (1, None, None)
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize("count", [3, 5, 10])
+def test_the_luckiest_of_four_noisy_equals_is_seldom_called_better(count: int, better: Better) -> None:
+    random = np.random.default_rng(count)
+
+    def repeated() -> Series:
+        return _series(*(float(each) for each in np.exp(random.normal(0, NOISE, count))))
+
+    found = [best_to_best([repeated() for _ in range(4)], [repeated()], 64, better=better) for _ in range(150)]
+    ratios = [each[1].ratio for each in found if each is not None]
+    assert len(ratios) == 150
+    ahead = [each.low is not None and each.low > 1 for each in ratios]
+    if better == "lower":
+        ahead = [each.high is not None and each.high < 1 for each in ratios]
+    assert _share(ahead) <= 0.06
+    # The estimate is that of the luckiest: that is what the interval has to make up for.
+    lucky = math.exp(float(np.mean([math.log(each.estimate) for each in ratios])))
+    assert lucky > 1.02 if better == "higher" else lucky < 0.98

@@ -45,6 +45,8 @@ def test_factors() -> None:
     ]
     assert text.times_range(Ratio(1.5, 1.25, 1.8, 0.01, "welch")) == "1.50\u00d7 (1.25 to 1.80)"
     assert text.times_range(Ratio(1.5, None, None, None, "none")) == "1.50\u00d7"
+    wide = Ratio(1.14, 0.0002, 831_081_123.0, 0.9, "welch")
+    assert text.times_range(wide) == "1.14\u00d7 (under 0.01 to over 1,000)"
 
 
 def test_size_lists_draw_powers_of_two_together() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Final
@@ -24,7 +24,11 @@ from rocelab.tools.interconnects import urxe
 from rocelab.tools.own import Metric, OwnMpi, OwnProgram
 
 _RSOCKETS: Final = {"LD_PRELOAD": "librspreload.so"}
-
+#: The interconnects whose device urxe gives, and what urxe is told for each.
+_URXE_ENV: Final[Mapping[str, Mapping[str, str]]] = {
+    peers.SOFT_ROCE: {},
+    peers.SOFT_IWARP: {"URXE_TRANSPORT": "iwarp"},
+}
 
 #: Of these units, less is better.
 _TIMES: Final = ("s", "ms", "us", "ns")
@@ -89,8 +93,8 @@ class ProgramLevel(Level[ProgramTable]):
                     program=program,
                     run=test.run,
                     nodes=study.nodes_of(test),
-                    env={**rsockets, **test.env},
-                    device=urxe() if name == peers.SOFT_ROCE else None,
+                    env={**rsockets, **_URXE_ENV.get(name, {}), **test.env},
+                    device=urxe() if name in _URXE_ENV else None,
                     ready_text=test.ready_text,
                 )
 

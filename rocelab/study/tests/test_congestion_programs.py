@@ -1,8 +1,12 @@
-"""Every kind of program really has the congestion control of its step, at both ends, as the kernel lists it."""
+"""Every kind of program really has the congestion control of its step, at both ends, as the kernel lists it.
+
+Of iWARP the server's end, too, which is accepted and not asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +19,9 @@ from rocelab.study.jobs import JobExecutor
 from rocelab.study.loading import parse
 from rocelab.study.pairs import PairExecutor
 from rocelab.study.plan import plan
+from rocelab.study.runner import Runner
 from rocelab.study.steps import JobStep, PairStep, Step
+from rocelab.study.tests import small
 from rocelab.study.tests.watching import connections, controls_in
 
 pytestmark = [pytest.mark.fabric, pytest.mark.timeout(300)]
@@ -43,6 +49,7 @@ point_ms = 500
 
 [test.variants]
 tcp = ["blocking", "busy-poll", "blocking-qperf"]
+soft-iwarp = ["send", "write", "read", "send-events"]
 
 [[test]]
 test = "bandwidth"
@@ -51,6 +58,7 @@ point_ms = 500
 
 [test.variants]
 tcp = ["blocking", "busy-poll", "no-delay", "blocking-iperf3"]
+soft-iwarp = ["send", "write"]
 
 [[test]]
 level = "mpi"
@@ -60,6 +68,7 @@ iterations = 20000
 
 [test.variants]
 tcp = ["openmpi-ob1", "openmpi-ucx", "mpich-ofi", "mpich-ucx"]
+soft-iwarp = ["mpich-ofi", "openmpi-ofi"]
 """
 STEPS = plan(parse(TEXT, "controls.toml"))
 
@@ -74,7 +83,7 @@ def fabric() -> Iterator[emulated.EmulatedFabric]:
         yield made
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.test_name} {step.variant}")
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.test_name} {step.interconnect} {step.variant}")
 def test_both_ends_have_the_congestion_control_of_the_step(fabric: emulated.EmulatedFabric, step: Step) -> None:
     missing = next((each for each in step.executables if each.path is None), None)
     if missing is not None:
@@ -91,6 +100,25 @@ def test_both_ends_have_the_congestion_control_of_the_step(fabric: emulated.Emul
             assert job.reading is not None
             assert job.reading.values, job.error
         assert seen.controls() == {node.name: {CONTROL} for node in fabric.nodes}
+
+
+def test_iwarp_that_connects_while_tcp_is_measured_has_its_own_control(
+    fabric: emulated.EmulatedFabric, tmp_path: Path
+) -> None:
+    steps = plan(parse(TEXT.replace(f'["{CONTROL}"]', f'["{CONTROL}", "cubic"]'), "controls.toml"))
+    found = {(step.test_name, step.variant): step for step in steps if isinstance(step, PairStep)}
+    # ib_write_bw sleeps for a second after it has connected: it is started before the first is
+    # measured.
+    turns = [found["bandwidth", name] for name in ("blocking@cubic", f"write@{CONTROL}", "no-delay@cubic")]
+    missing = next((each for step in turns for each in step.executables if each.path is None), None)
+    if missing is not None:
+        pytest.skip(f"{missing.name} is missing: {missing.advice}")
+    launcher = NamespaceLauncher(fabric)
+    with connections(launcher, fabric.nodes) as seen:
+        runner = Runner(small.store(tmp_path), fabric, launcher, small.Seen(), {})
+        assert runner.run(turns).failed == 0
+        assert seen.controls_of("ib_write_bw") == {node.name: {CONTROL} for node in fabric.nodes}
+        assert seen.controls_of("rocelab-sock") == {node.name: {"cubic"} for node in fabric.nodes}
 
 
 def test_connections_within_a_node_are_not_of_its_link() -> None:

@@ -46,6 +46,20 @@ def line_with(text: str, part: str) -> int:
         ('soft-roce = ["send"]', 'soft-roce = ["sned"]', "test[1].variants.soft-roce", "did you mean 'send'?"),
         ('soft-roce = ["send"]', 'soft-roce = ["send", "send"]', "test[1].variants.soft-roce", "measured twice"),
         ('soft-roce = ["send"]', "soft-roce = []", "test[1].variants.soft-roce", "this is empty; it needs"),
+        (
+            'soft-roce = ["send"]',
+            'soft-roce = ["send@cubic"]',
+            "test[1].variants.soft-roce",
+            "send@cubic: only tcp and soft-iwarp have a congestion control",
+        ),
+        ('soft-roce = ["send"]', 'soft-iwarp = ["send@"]', "test[1].variants.soft-iwarp", "'@' is followed by a"),
+        ('soft-roce = ["send"]', 'soft-iwarp = ["sned@cubic"]', "test[1].variants.soft-iwarp", "did you mean 'send'?"),
+        (
+            'soft-roce = ["send"]',
+            'soft-iwarp = ["send", "send@cubic"]',
+            "test[1].variants.soft-iwarp",
+            "measured twice",
+        ),
         ('claims = ["S1"]', 'claims = ["S9"]', "claims[1]", "unknown claim 'S9'. Allowed: S1, S2"),
         (
             'test = "bandwidth"',

@@ -103,9 +103,9 @@ def test_every_node_sends_to_every_other_after_servers_are_there() -> None:
     assert len(ports) == 6
 
 
-def test_clients_are_held_until_all_are_there_and_start_together() -> None:
+def test_programs_are_held_until_all_are_there_and_start_together() -> None:
     launcher, _ = execute(good, soft_roce(3))
-    for running in launcher.running[6:12]:
+    for running in launcher.running[:12]:
         assert running.signals[:2] == [signal.SIGSTOP, signal.SIGCONT]
     tcp = next(step for step in steps() if step.interconnect == "tcp")
     launcher, _ = execute(good, tcp)

@@ -43,6 +43,18 @@ warmup = 1
 [test.variants]
 tcp = ["openmpi-ob1"]
 soft-roce = ["mpich-ucx"]
+soft-iwarp = ["mpich-ofi", "openmpi-ofi"]
+
+[[test]]
+level = "mpi"
+test = "alltoall"
+ranks_per_node = 2
+sizes_bytes = { from = 1024, to = 65536, factor = 8 }
+iterations = 3
+warmup = 1
+
+[test.variants]
+soft-iwarp = ["mpich-ofi", "openmpi-ofi"]
 
 [[test]]
 level = "mpi"
@@ -103,13 +115,23 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[JobStep]:
     return found
 
 
-def test_bandwidth_of_both_interconnects_is_that_of_the_link(executor: JobExecutor, steps: list[JobStep]) -> None:
+def test_bandwidth_of_every_interconnect_is_that_of_the_link(executor: JobExecutor, steps: list[JobStep]) -> None:
     for step in (each for each in steps if each.test_name == "bw"):
         done = executor.execute(step, None)
         assert done.reading is not None
         assert done.error is None or set(done.reading.values) == {4096, 16384}, done.error
         values = [v.value for v in done.reading.values[16384] if (v.metric, v.statistic) == ("bandwidth_mbps", "mean")]
         assert values[0] < 105, "no faster than the link: it does not go through memory"
+
+
+def test_four_processes_exchange_the_right_data_over_iwarp(executor: JobExecutor, steps: list[JobStep]) -> None:
+    chosen = [each for each in steps if each.test_name == "alltoall"]
+    assert {each.variant for each in chosen} == {"mpich-ofi@cubic", "openmpi-ofi@cubic"}
+    for step in chosen:
+        done = executor.execute(step, None)
+        assert done.reading is not None, done.error
+        assert set(done.reading.values) == {1024, 8192, 65536}, done.error
+        assert not done.reading.errors
 
 
 def test_output_of_omb(executor: JobExecutor, steps: list[JobStep], tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from itertools import groupby
 
 import pytest
 
+from rocelab.study.loading import parse
+from rocelab.study.plan import plan
 from rocelab.study.tests.small import TEXT, steps
 
 
@@ -84,6 +86,49 @@ def test_every_tcp_is_measured_under_every_control_of_the_study() -> None:
         ("tcp", "busy-poll@default"),
         ("soft-roce", "send"),
     }
+
+
+def test_iwarp_which_is_over_tcp_is_measured_under_every_control_too() -> None:
+    text = TEXT.replace('["cubic"]', '["cubic", "default"]').replace(
+        'soft-roce = ["send"]', 'soft-roce = ["send"]\nsoft-iwarp = ["send", "write@reno"]'
+    )
+    latency = {step.variant for step in steps(text) if (step.test, step.interconnect) == ("latency", "soft-iwarp")}
+    assert latency == {"send@cubic", "send@default", "write@reno"}
+    controlled, plain = (
+        {step.expected_s for step in steps(text) if step.size_bytes == 4 and (step.interconnect, step.variant) == which}
+        for which in (("soft-iwarp", "send@cubic"), ("soft-roce", "send"))
+    )
+    assert controlled == plain, "as the same program without one"
+
+
+@pytest.mark.parametrize(
+    ("level", "variant"),
+    [
+        ('level = "pairs"\ntest = "latency"', "send"),
+        ('test = "mesh"\nnodes = [2]', "write"),
+        ('level = "mpi"\ntest = "latency"\nsizes_bytes = [8]', "mpich-ofi"),
+        ('level = "mpi"\ntest = "barrier"', "openmpi-ofi"),
+        ('level = "nas"\nprograms = ["is"]\nclasses = ["S"]', "mpich-ofi"),
+    ],
+)
+def test_every_level_has_iwarp_under_every_control(level: str, variant: str) -> None:
+    text = f"""\
+schema = 1
+id = "levels"
+title = "iWARP at every level"
+repetitions = 1
+
+[[link]]
+id = "lan"
+kind = "bridge"
+
+[[test]]
+{level}
+
+[test.variants]
+soft-iwarp = ["{variant}"]
+"""
+    assert {step.variant for step in plan(parse(text, "levels.toml"))} == {f"{variant}@cubic", f"{variant}@default"}
 
 
 def test_without_a_named_control_cubic_and_the_machines_are_used() -> None:

@@ -229,6 +229,7 @@ def test_cpu_time_of_a_long_stream_is_told_apart_from_its_start(executor: PairEx
     startup = StartupCosts(executor.cpu_times, [DIRECT], 65536).of(of)
     done = executor.execute(of, None)
     assert done.reading is not None, done.error
-    assert 0.15 < startup.client_s < 1.0, "perftest spends 0.22 s on the cycle counter"
-    cores = (done.reading.client.cpu_s - startup.client_s) / done.reading.report.active_s
-    assert 0.2 < cores < 2.5
+    assert 0.05 < startup.client_s < 1.0, "perftest watches the cycle counter for up to 0.22 s"
+    used_s = done.reading.client.cpu_s - startup.client_s
+    # Other work stretches the time, not the CPU time. 1.3 GB at 50 GB/s is the least.
+    assert 0.026 < used_s < 2.5 * done.reading.report.active_s

@@ -229,7 +229,7 @@ def test_a_resumed_run_does_what_is_missing_and_what_failed(tmp_path: Path) -> N
     assert remaining(small.steps(), again) == []
 
 
-def test_a_client_that_sleeps_first_is_started_early_and_held(tmp_path: Path) -> None:
+def test_programs_that_sleep_first_are_started_early_and_held_at_both_ends(tmp_path: Path) -> None:
     launcher = small.launcher()
     run(small.store(tmp_path), launcher, steps=bandwidth_steps())
     clients = [running for running in launcher.running if running.start.node.index == 0]
@@ -237,7 +237,9 @@ def test_a_client_that_sleeps_first_is_started_early_and_held(tmp_path: Path) ->
     early, other = clients[0], clients[1]
     assert "ib_write_bw" in early.start.argv
     assert "--test" in other.start.argv
-    assert early.signals == [signal.SIGSTOP, signal.SIGCONT]
+    server = next(running for running in launcher.running if running.start.node.index == 1)
+    assert "ib_write_bw" in server.start.argv
+    assert early.signals == server.signals == [signal.SIGSTOP, signal.SIGCONT]
     assert other.signals == []
 
 
@@ -343,6 +345,28 @@ def test_every_tcp_is_measured_under_the_control_of_its_name(tmp_path: Path) -> 
     assert {nodes for _, _, nodes in launcher.controls} == {2}
 
 
+def test_iwarp_that_is_started_early_connects_under_its_own_control(tmp_path: Path) -> None:
+    text = small.TEXT.replace('["cubic"]', '["cubic", "default"]').replace(
+        'soft-roce = ["write"]', 'soft-iwarp = ["write"]'
+    )
+    found = {(step.test, step.variant): step for step in small.steps(text) if step.link.id == "direct"}
+    turns = ("blocking@default", "write@cubic", "blocking@cubic", "write@default")
+    steps = [found["bandwidth", name] for name in turns]
+    launcher = small.launcher()
+    launcher.controls.append(("direct", "default", 2))
+    seen: list[tuple[str, str]] = []
+
+    def answer(start: Start) -> Outcome:
+        if start.node.index == 0:
+            seen.append(("write" if "iwarp" in start.argv else "blocking", launcher.controls[-1][1]))
+        return small.good(start)
+
+    launcher.answer = answer
+    assert run(small.store(tmp_path), launcher, steps) == 0
+    assert sorted(seen) == [("blocking", "cubic"), ("blocking", "default"), ("write", "cubic"), ("write", "default")]
+    assert [control for name, control in seen if name == "write"] == ["cubic", "default"]
+
+
 def test_a_missing_congestion_control_fails_its_steps_only(tmp_path: Path) -> None:
     store, launcher = small.store(tmp_path), small.launcher()
     launcher.refused_control = "cubic"
@@ -423,6 +447,23 @@ def test_a_link_that_cannot_be_changed_stops_only_what_needs_it(tmp_path: Path) 
     errors = {sample.variant: sample.error for sample in store.samples() if not sample.ok}
     assert errors == {"kernel-prefer@cubic": "not run: node1: how direct receives cannot be changed: gro_flush_timeout"}
     assert [{name: held[name] for name in USUAL} for held in launcher.interfaces.values()] == [USUAL, USUAL]
+
+
+def test_what_a_link_drops_on_purpose_is_noted_in_its_samples(tmp_path: Path) -> None:
+    fabric = small.fabric()
+    slow = dataclasses.replace(fabric.links[1], loss_percent=1.0)
+    fabric.links = (fabric.links[0], slow)
+
+    def answer(start: Start) -> Outcome:
+        fabric.dropped += 3
+        return small.good(start)
+
+    store = small.store(tmp_path)
+    Runner(store, fabric, small.launcher(answer), small.Seen(), {}).run(small.steps())
+    # Each step starts two programs.
+    dropped = {sample.params.get("dropped_packets") for sample in store.samples() if sample.link == slow.id}
+    assert dropped == {6}
+    assert not [sample for sample in store.samples() if sample.link != slow.id and "dropped_packets" in sample.params]
 
 
 def test_what_others_take_is_noted_in_samples_and_summed_up(tmp_path: Path) -> None:

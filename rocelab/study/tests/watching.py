@@ -13,7 +13,9 @@ from rocelab.launch.namespace import NamespaceLauncher
 _ADDRESS = r"\[?(?:::ffff:)?((?:10\.80\.|fd52:)[0-9a-f.:]*?)\]?:\d+"
 #: A connection between nodes with its congestion control, as ss(8) shows it with -i and -O.
 _CONNECTION = re.compile(rf"ESTAB\s+\d+\s+\d+\s+{_ADDRESS}\s+{_ADDRESS}\s.*?\b(cubic|bbr|reno|dctcp)\b")
-_LOOK = "while :; do ss -tinHO; sleep 0.02; done"
+#: The program that has it, with -p.
+_PROGRAM = re.compile(r'users:\(\("([^"]+)"')
+_LOOK = "while :; do ss -tinpHO; sleep 0.02; done"
 
 
 class Seen:
@@ -24,7 +26,18 @@ class Seen:
 
     def controls(self) -> dict[str, set[str]]:
         """By node, so far."""
-        return {node: controls_in(running.output()[0]) for node, running in self._running.items()}
+        return {node: controls_in(listing) for node, listing in self._listings().items()}
+
+    def controls_of(self, program: str) -> dict[str, set[str]]:
+        """Those of the connections that a program had: its name, as the kernel cuts it to 15 letters."""
+        found = {}
+        for node, listing in self._listings().items():
+            lines = (line for line in listing.splitlines() if program in _PROGRAM.findall(line))
+            found[node] = controls_in("\n".join(lines))
+        return found
+
+    def _listings(self) -> dict[str, str]:
+        return {node: running.output()[0] for node, running in self._running.items()}
 
 
 def controls_in(listing: str) -> set[str]:

@@ -11,6 +11,7 @@ from rocelab.tools import interconnects, sock
 from rocelab.tools.base import TESTS, Executable, own_program
 from rocelab.tools.beside import Wrapped
 from rocelab.tools.interconnects import INTERCONNECTS, interconnect
+from rocelab.tools.perftest import Perftest
 
 
 @pytest.mark.parametrize("name", INTERCONNECTS)
@@ -22,6 +23,19 @@ def test_every_interconnect_has_every_test(name: str, test: str) -> None:
 def test_tcp_is_measured_both_ways_of_waiting() -> None:
     for test in TESTS:
         assert {"blocking", "busy-poll"} <= set(interconnect("tcp").variants(test))
+
+
+def test_every_program_over_iwarp_connects_by_rdma_cm() -> None:
+    measured = interconnect(peers.SOFT_IWARP)
+    programs = [each.method if isinstance(each, Wrapped) else each for each in measured.methods.values()]
+    assert all(isinstance(each, Perftest) and each.rdma_cm and each.transport == "iwarp" for each in programs)
+    # RDMA-CM chooses the path MTU, and the device has one GID.
+    assert not [variant for _, variant in measured.methods if "mtu" in variant or "ipv6" in variant]
+
+
+@pytest.mark.parametrize("name", [peers.SOFT_IWARP, "iwarp", "siw"])
+def test_over_iwarp_no_stream_waits_by_events(name: str) -> None:
+    assert {test for test, variant in interconnect(name).methods if "events" in variant} == {"latency"}
 
 
 def test_methods_state_the_test_they_are_listed_under() -> None:

@@ -133,11 +133,20 @@ def test_perftest_commands_name_the_address_by_its_index() -> None:
 
 
 def test_perftest_commands_over_roce_v1_are_run_so_at_both_ends() -> None:
-    method = Perftest("send", "latency", URXE, roce_v1=True)
+    method = Perftest("send", "latency", URXE, transport="roce-v1")
     for command in (method.client(request(64, 5)), method.server(request(64, 5))):
         words = " ".join(command)
         assert words.startswith("/opt/urxe run --roce-v1 -- ib_send_lat -d urxe_eth")
         assert " -x 32 " in words
+
+
+def test_perftest_commands_over_iwarp_connect_by_rdma_cm_at_both_ends() -> None:
+    method = Perftest("write", "bandwidth", URXE, rdma_cm=True, transport="iwarp")
+    for command in (method.client(request(64, 5)), method.server(request(64, 5))):
+        words = " ".join(command)
+        assert words.startswith("/opt/urxe run --transport iwarp -- ib_write_bw -d urxe_eth")
+        assert " -x 0 " in words
+        assert " -R" in words
 
 
 def test_sock_latency() -> None:

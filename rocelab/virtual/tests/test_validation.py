@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rocelab.profiles import ProfileError
@@ -40,6 +42,15 @@ def test_path_mtu_and_inline_data_are_those_of_the_series() -> None:
     series = source(MADE_UP.replace("points", "inline_bytes = 0\npoints")).series[0]
     host = scenario_of(series, 2)["host"]
     assert (host["mtu_bytes"], host["inline_bytes"]) == (1024, 0)
+
+
+def test_latencies_of_an_mpi_library_are_predicted_up_to_what_its_stack_copies() -> None:
+    text = MADE_UP.replace('operation = "read"', 'operation = "send"').replace('stack = "verbs"', 'stack = "mpi-ucx"')
+    longer = re.sub(r"points = .*", "points = [[2, 1.5], [8192, 4.0], [16384, 9.0]]", text)
+    (held,) = hold([source(longer)])
+    assert [point.size_bytes for point in held.points] == [2, 8192]
+    with pytest.raises(ProfileError, match="series latency: all of its messages are longer than 8192 B"):
+        hold([source(re.sub(r"points = .*", "points = [[16384, 9.0]]", text))])
 
 
 @pytest.mark.parametrize(
