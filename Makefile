@@ -22,7 +22,9 @@ PYTHON_INPUTS := requirements.lock pyproject.toml scripts/setup_python
 PYTHON_STAMP := .venv/.made-from-$(shell cat $(PYTHON_INPUTS) 2>/dev/null | sha256sum | cut -c1-16)
 
 C_SOURCES = $(shell git ls-files '*.c' '*.h')
-LINTS := lint-fmt lint-clippy lint-crates docs lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
+# Those that cargo does, and the others.
+LINTS_OF_NIC := lint-fmt lint-clippy docs
+LINTS := $(LINTS_OF_NIC) lint-crates lint-ruff lint-mypy lint-imports lint-shell lint-c lint-tree
 SHELL_SCRIPTS := .ci/run packaging/install_rocelab_programs packaging/install_urxe nic/conformance/rxe/init scripts/reproducibly scripts/setup_cloud scripts/setup_more_programs scripts/setup_packages scripts/setup_programs scripts/setup_python scripts/setup_rust scripts/unpack_packages nic/conformance/userland/enter
 
 ##@ The two commands
@@ -48,9 +50,14 @@ help: ## Show this list
 setup: setup-packages setup-python setup-rust setup-programs setup-cloud setup-distros ## Install what is missing: Debian packages, Python, Rust, jars
 
 .PHONY: build
-build: setup-rust ## Build urxe, liburxe.so and the C benchmarks
+build: build-nic build-bench ## Build urxe, liburxe.so and the C benchmarks
+
+.PHONY: build-nic build-bench
+build-nic: setup-rust ## Build urxe and liburxe.so alone
 	$(CARGO) build $(NIC) --release
-	$(MAKE) --no-print-directory -C bench
+
+build-bench: setup-packages ## Build the C benchmarks alone
+	$(MAKE) --no-print-directory --jobs=$(shell nproc) -C bench
 
 .PHONY: test-rust
 test-rust: setup build ## Run the Rust tests alone
@@ -58,7 +65,7 @@ test-rust: setup build ## Run the Rust tests alone
 
 .PHONY: test-python
 test-python: setup build ## Run the Python tests alone
-	$(PY) scripts/run_tests.py python programs
+	$(PY) scripts/run_tests.py python commands programs
 
 .PHONY: test-quiet
 test-quiet: setup build ## Run the tests of real time, which need a quiet machine
@@ -77,7 +84,7 @@ $(PACKAGING): packaging/tools.lock | setup-packages
 	touch $@
 
 .PHONY: packages
-packages: setup-rust $(PACKAGING) ## Build wheels and Debian packages into .build/packages; PARTS='wheels debs aarch64', PYTHONS='3.13' for these alone
+packages: setup-rust $(PACKAGING) ## Build wheels, Debian packages and an image into .build/packages; PARTS='wheels debs image aarch64 again', PYTHONS='3.13' for these alone
 	scripts/setup_packages packages
 	$(PACKAGING) packaging/build.py $(PARTS)
 
@@ -91,7 +98,8 @@ test-packages: setup ## Install what `make packages` has built in fresh systems,
 .PHONY: test-all
 test-all: setup build ## Run every test that there is, also those that take long: some hours, nightly
 	$(PY) scripts/run_tests.py nightly
-	$(MAKE) --no-print-directory test-quiet test-distros test-many test-programs test-arm64 packages
+	$(MAKE) --no-print-directory test-quiet test-distros test-many test-programs test-arm64
+	$(MAKE) --no-print-directory packages PARTS='wheels debs image aarch64 again'
 	$(MAKE) --no-print-directory test-packages
 
 # `make test` runs a few programs of each distribution; here it is the whole matrix, and a libibverbs with verbs that nobody has.
@@ -166,7 +174,7 @@ floor: setup-rust ## Measure what the machine's UDP can do, which bounds the NIC
 # is fuzzed is built by the compiler that builds everything else. It starts from nic/inputs/corpus, which every `make test`
 # replays; what it finds goes to nic/fuzz/corpus, and what breaks a promise to nic/fuzz/artifacts. The calls of C programs and
 # the study files are drawn by a seed, as many as take about as long: coverage of a preloaded library, or of Python, would cost more.
-FUZZ_TARGETS := packet queue_pair cm mpa ddp rdmap
+FUZZ_TARGETS := packet queue_pair cm mpa ddp rdmap connection
 CARGO_FUZZ := $(CARGO_TARGET_DIR)/tools/bin/cargo-fuzz
 SECONDS_EACH := 60
 .PHONY: fuzz
@@ -182,23 +190,29 @@ fuzz: setup-rust setup-python | $(CARGO_FUZZ) ## Throw packets, messages, calls 
 $(CARGO_FUZZ): | setup-rust
 	$(CARGO) install --quiet --locked --root $(CARGO_TARGET_DIR)/tools cargo-fuzz
 
-# Both of two cores are busy for all of it. MPI takes part once `make setup-programs` has fetched it.
+# Both of two cores are busy for all of it. MPI takes part once `make setup-programs` has fetched it. Connections of iWARP
+# devices come and go for a tenth of the time first.
 .PHONY: soak
 soak: MINUTES ?= 30
 soak: setup build ## Run programs while all goes wrong that can: loss, dead links and peers, MINUTES=30
+	URXE_CHURN_SECONDS=$$(awk 'BEGIN { print int(6 * $(MINUTES)) }') $(CARGO) test $(NIC) --release -p urxe-device --test iwarp_churn -- --nocapture
 	cd nic/conformance && ../../$(PY) -m soak --minutes $(MINUTES) --json ../../.build/soak.json
 
 # Linux rxe runs on kernels of its own, in QEMU, on a link that a network namespace of its own has the other end of.
 # Without KVM this takes half an hour. ARGS='-k rping' picks some.
-INTEROP := $(addprefix nic/conformance/rxe/,sysfs.py interop.py newer.py within.py speed.py hosts.py)
+INTEROP := $(addprefix nic/conformance/rxe/,sysfs.py interop.py newer.py siw.py within.py speed.py hosts.py)
 IN_A_NAMESPACE := unshare --map-root-user --net
 .PHONY: interop
-interop: setup build ## Run programs between urxe and the Linux rxe of three kernels, and compare their speed
+interop: setup build ## Run programs between urxe and Linux rxe, of three kernels, and siw, and compare their speed
 	cd nic/conformance && ../../$(PY) -m rxe
 	$(IN_A_NAMESPACE) .venv/bin/pytest -p no:cacheprovider $(INTEROP) $(ARGS)
 
-.PHONY: lint
+.PHONY: lint lint-nic lint-rest
 lint: $(LINTS) ## Run every linter and the import-direction checks (make -k: do not stop at the first)
+
+lint-nic: $(LINTS_OF_NIC) ## Run the linters of cargo alone
+
+lint-rest: $(filter-out $(LINTS_OF_NIC),$(LINTS)) ## Run the other linters alone
 
 .PHONY: format
 format: setup-python ## Format Rust, Python and C in place

@@ -93,14 +93,20 @@ def install(python: str, folder: Path) -> None:
     wheels = [*platforms, "--only-binary=:all:", "--implementation", "cp", "--python-version", python]
     subprocess.run([*pip, *wheels, "--require-hashes", "--requirement", str(lock)], check=True)
     lock.unlink()
+    # pip would leave what is there, and say so.
+    _remove_what_is_found_elsewhere(folder)
     without = {name: value for name, value in os.environ.items() if not name.startswith("ROCELAB_WHEEL_")}
     subprocess.run([*pip, "--no-build-isolation", str(ROOT)], check=True, env=without)
-    # Commands and settings of the packages are found elsewhere, and where this one came from is of
-    # this machine.
-    for name in ("bin", "etc", "share"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    _remove_what_is_found_elsewhere(folder)
+    # Where this one came from is of this machine.
     for made in (*folder.glob("rocelab-*.dist-info/direct_url.json"), *folder.glob("*.dist-info/RECORD")):
         made.unlink()
+
+
+def _remove_what_is_found_elsewhere(folder: Path) -> None:
+    """Commands and settings of packages."""
+    for name in ("bin", "etc", "share"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def needed(lock: str, roots: frozenset[str]) -> Iterator[str]:

@@ -25,10 +25,13 @@ class FreshError(Exception):
     """A system could not be made. The text says why."""
 
 
-def make(release: str, name: str, packages: Iterable[str], *, files: Iterable[Path] = ()) -> Path:
+def make(
+    release: str, name: str, packages: Iterable[str], *, files: Iterable[Path] = (), is_to_leave: bool = False
+) -> Path:
     """A root file system with these packages of the release, and with Debian packages of ours, as apt installs them.
 
-    It is made once, and again when what it is made from has changed. Raises FreshError.
+    It is made once, and again when what it is made from has changed. One that is to leave this machine keeps nothing
+    of how this machine reaches its mirrors. Raises FreshError.
     """
     root = FOLDER / f"{release}-{name}"
     listed, files = sorted(packages), sorted(files)
@@ -44,6 +47,8 @@ def make(release: str, name: str, packages: Iterable[str], *, files: Iterable[Pa
     # The smallest systems have no useradd.
     hooks.append(f'echo "user:x:1000:1000::{HOME}:/bin/sh" >> "$1/etc/passwd"')
     hooks.append(f'mkdir "$1{HOME}" && chown 1000:1000 "$1{HOME}"')
+    if is_to_leave:
+        hooks.append('cd "$1" && rm -f ' + " ".join((*shared, "etc/hostname", "etc/apt/apt.conf.d/99mmdebstrap")))
     command = [
         *("mmdebstrap", "--variant=apt", "--aptopt=APT::Install-Recommends false", f"--keyring={KEYS}"),
         # A mirror may be some weeks behind; its signature counts all the same.

@@ -2,8 +2,9 @@
 
 Usage: scripts/reproducible.py [FOLDER]
 
-Two clones of the last commit in different folders are built from nothing, as packages are (scripts/reproducibly), with
-low priority. Exit status 1 if the programs differ.
+Two clones of the last commit in different folders are built from nothing with low priority. The settings are those of
+packages (scripts/reproducibly), and the linker is this machine's in place of zig. Exit status 1 if the programs differ.
+`make packages PARTS=again` compares the packages that the same programs make.
 """
 
 from __future__ import annotations

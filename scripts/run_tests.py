@@ -1,6 +1,6 @@
 """Runs the test suites at the same time and closes on one line over all of them.
 
-Usage: scripts/run_tests.py [rust] [python] [programs]   (all of them when none is named)
+Usage: scripts/run_tests.py [rust] [python] [commands] [programs]   (all of them when none is named)
        scripts/run_tests.py nightly           (all, also the tests that take long)
        scripts/run_tests.py quiet             (one after the other, the tests of real time of all of them)
        scripts/run_tests.py --mutants COUNT   (all, then so many mutants, drawn by the commit)
@@ -37,8 +37,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".build" / "tests"
 #: A suite that takes so long hangs, on a busy machine, too.
 LIMIT_S = 2400
-#: Where the tests in Python are that run programs on the NIC, a suite of its own, and all others.
-CONFORMANCE, OTHERS = ("nic/conformance",), ("rocelab", "nic/python", "packaging", "scripts", "bench")
+#: Where the tests in Python are that run programs on the NIC; those that call rocelab as a person
+#: does, also on hosts, and wait more than they work; and all others. Each is a suite of its own.
+CONFORMANCE, COMMANDS = ("nic/conformance",), ("rocelab/cli", "rocelab/hosts")
+OTHERS = ("rocelab", "nic/python", "packaging", "scripts", "bench")
 #: The runners that have not ended.
 _under_way: set[subprocess.Popen[str]] = set()
 
@@ -83,12 +85,13 @@ def runners(*, quiet: bool = False, nightly: bool = False, mutants: int = 0) -> 
     options = (["-m", "quiet"] if quiet else []) + (["--nightly"] if nightly else [])
     suites = [
         Runner("rust", rust, _read_lines(read_cargo), hides_output_of_passed=True),
-        _pytest("python", OTHERS, options),
-        _pytest("programs", CONFORMANCE, options, after="rust"),
+        _pytest("python", OTHERS, [*options, *(f"--ignore={path}" for path in COMMANDS)]),
+        _pytest("commands", COMMANDS, options),
+        _pytest("programs", CONFORMANCE, options, after="commands"),
     ]
     if mutants:
         command = [sys.executable, "scripts/mutants.py", "--draw", str(mutants)]
-        suites.append(Runner("mutants", command, _read_lines(read_mutants), after="programs"))
+        suites.append(Runner("mutants", command, _read_lines(read_mutants), after="rust"))
     return {suite.name: suite for suite in suites}
 
 

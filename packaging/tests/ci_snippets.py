@@ -61,9 +61,14 @@ def test_the_action_installs_a_device_and_runs_a_command_with_it(root: Path, whe
             script += f"export {name}='{given[key[1]]}'\n"
         assert "${{" not in step["run"], "a step takes what it needs from variables"
         script += f"( {step['run']} )\n"
-    printed = run(root, script + 'export PATH="$(cat /tmp/path):$PATH"\nurxe run -- true')
+    # What the jobs of the page run after it, with tests of their own.
+    own = "apt-get install -q -y make\nmkdir /tmp/own && cd /tmp/own\nprintf 'test:\\n\\tibv_devices\\n' > Makefile\n"
+    later = "\n".join(step["run"] for step in page["jobs"]["test"]["steps"] if "run" in step)
+    assert "urxe run -- make test" in later
+    printed = run(root, f'{script}export PATH="$(cat /tmp/path):$PATH"\n{own}{later}')
     assert re.search(r"^urxe_lo +lo +ACTIVE", printed, re.MULTILINE), printed
     assert "hca_id:\turxe_lo" in printed, printed
+    assert re.search(r"^ +urxe_lo\s", printed, re.MULTILINE), printed
 
 
 @pytest.mark.timeout(1800)

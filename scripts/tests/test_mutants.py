@@ -21,7 +21,7 @@ def test_a_mutant_is_an_edit_of_the_source_as_it_is(mutant: Mutant) -> None:
 
 def test_names_are_different_and_every_crate_of_the_nic_has_some() -> None:
     assert len({mutant.name for mutant in ALL}) == len(ALL) >= 60
-    crates = {"wire", "proto", "duty", "cm", "udp", "device", "preload", "cli"}
+    crates = {"wire", "proto", "iwarp-wire", "iwarp", "duty", "cm", "udp", "device", "preload", "cli"}
     assert {mutant.path.partition("/")[0] for mutant in ALL} == crates
 
 

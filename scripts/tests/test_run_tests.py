@@ -93,6 +93,11 @@ def test_every_test_in_python_is_of_one_suite() -> None:
     with (run_tests.ROOT / "pyproject.toml").open("rb") as file:
         paths = tomllib.load(file)["tool"]["pytest"]["ini_options"]["testpaths"]
     assert sorted(paths) == sorted((*run_tests.OTHERS, *run_tests.CONFORMANCE))
+    suites = run_tests.runners()
+    for path in run_tests.COMMANDS:
+        assert path in suites["commands"].command
+        assert f"--ignore={path}" in suites["python"].command
+        assert (run_tests.ROOT / path).is_dir()
 
 
 def test_suites_run_at_the_same_time(monkeypatch: pytest.MonkeyPatch, own_logs: Path) -> None:
@@ -126,12 +131,12 @@ def test_a_suite_waits_for_the_one_that_it_comes_after(monkeypatch: pytest.Monke
 
 
 def test_mutants_are_a_suite_when_they_are_asked_for() -> None:
-    assert list(run_tests.runners()) == ["rust", "python", "programs"]
+    assert list(run_tests.runners()) == ["rust", "python", "commands", "programs"]
     drawn = run_tests.runners(mutants=5)["mutants"]
     assert list(drawn.command)[1:] == ["scripts/mutants.py", "--draw", "5"]
-    assert drawn.after == "programs"
+    assert drawn.after == "rust"
 
 
 def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_tests.main(["java"]) == 2
-    assert "no suite is called java; there are rust, python, programs" in capsys.readouterr().err
+    assert "no suite is called java; there are rust, python, commands, programs" in capsys.readouterr().err
