@@ -26,6 +26,8 @@ _SKIPPED_BY_NAME = re.compile(r"\bSKIPPED (?P<test>\w+(?:::\w+)*): (?P<reason>.+
 _RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _COLLECTION_SKIPPED = re.compile(r"Skipped: (?P<reason>.*?)['\"]?\)?$")
 _MUTANT = re.compile(r"^(?P<outcome>caught|NOT CAUGHT|TIMED OUT) +(?P<name>[a-z0-9-]+)  \((?P<path>[^,]+), \d+ s\)$")
+#: As many lines of what a failed test says are shown at the end.
+_LINES_OF_FAILURE = 20
 _QUIET = "quiet: "
 _NIGHTLY = "nightly: "
 _HASH = re.compile(r"-[0-9a-f]{16}$")
@@ -161,7 +163,7 @@ def read_junit(path: Path) -> Tally:
         bad = [child for child in case if child.tag in {"failure", "error"}]
         skipped = case.find("skipped")
         if bad:
-            tally.failures.append(Note(name, _first_line(bad[0].get("message", "no message"))))
+            tally.failures.append(Note(name, _first_lines(bad[0].get("message", "no message"))))
         elif skipped is not None:
             tally.skip(Note(name, _skip_reason(skipped)))
         else:
@@ -181,6 +183,13 @@ def _skip_reason(skipped: ET.Element) -> str:
 
 def _first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0] if text.strip() else "no message"
+
+
+def _first_lines(text: str) -> str:
+    """What failed, indented below its test: a command's errors stand before the comparison, and the last says why."""
+    lines = text.strip().split("\n") if text.strip() else ["no message"]
+    shown = lines if len(lines) <= _LINES_OF_FAILURE else [*lines[:_LINES_OF_FAILURE], "[...]"]
+    return "\n      ".join(shown)
 
 
 def closing_line(tallies: Iterable[Tally]) -> str:

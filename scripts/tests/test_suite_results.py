@@ -132,7 +132,7 @@ def test_junit_counts_errors_as_failures_and_names_skips(tmp_path: Path) -> None
     tally = read_junit(path)
     assert tally.passed == 1
     assert tally.failures == [
-        Note("test_a::test_bad", "assert 1 == 2"),
+        Note("test_a::test_bad", "assert 1 == 2\n       more"),
         Note("test_a::test_fixture", "failed on setup"),
     ]
     assert tally.skips == [

@@ -1,24 +1,11 @@
 //! An event file of communication management that cannot be opened. Its own program, because the
 //! limit of descriptors is the process's.
+mod support;
 
 use std::os::fd::{AsRawFd, RawFd};
 
+use support::limit_descriptors;
 use urxe_device::CmFile;
-
-/// Lets the process have descriptors below this number alone; what it might before.
-fn limit_descriptors(count: libc::rlim_t) -> libc::rlim_t {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: room for the limit, which lives until the calls return.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        let before = std::mem::replace(&mut limit.rlim_cur, count);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-        before
-    }
-}
 
 /// The two lowest numbers of descriptors that are free.
 fn lowest_free() -> [RawFd; 2] {

@@ -87,6 +87,23 @@ fn a_connection_is_made_used_and_ended() {
 }
 
 #[test]
+fn a_port_that_nobody_chose_is_kept_from_tcp_until_it_is_listened_on() {
+    let server = open();
+    let id = server.id(PortSpace::Tcp);
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    server.file.bind(id, any).unwrap();
+    let address = server.file.query(id).unwrap().source.unwrap();
+    let refused = TcpStream::connect(address).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
+    let taken = TcpListener::bind(address).unwrap_err();
+    assert_eq!(taken.raw_os_error(), Some(libc::EADDRINUSE));
+    server.file.listen(id, 0).unwrap();
+    TcpStream::connect(address).unwrap();
+    server.file.destroy_id(id).unwrap();
+    TcpListener::bind(address).unwrap();
+}
+
+#[test]
 fn who_is_rejected_learns_why() {
     let (server, client) = (open(), open());
     let a = peer();

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use support::cm::File;
+use support::limit_descriptors;
 use urxe_device::PortSpace;
 
 /// Connections that could not be taken in, as the log tells.
@@ -27,21 +28,6 @@ impl log::Log for Counts {
     }
 
     fn flush(&self) {}
-}
-
-/// Sets how many descriptors the process may have; how many it might before.
-fn limit_descriptors(count: libc::rlim_t) -> libc::rlim_t {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: room for the limit, which lives until the calls return.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        let before = std::mem::replace(&mut limit.rlim_cur, count);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
-        before
-    }
 }
 
 /// A socket that connects to a port of this host once it is asked to.

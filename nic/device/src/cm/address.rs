@@ -1,12 +1,14 @@
 //! Addresses and ports of identifiers: binding, resolving, multicast groups.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
+use urxe_udp::Private;
 use urxe_wire::{Gid, Qpn};
 
 use super::agent::{Inner, errno};
+use super::exchange;
 use super::id::{Bound, CmAddress, CmEvent, CmEventKind, CmParam, DatagramParam, Group, State};
 use super::relay::Reservation;
 use crate::attach::list::DeviceInfo;
@@ -16,6 +18,9 @@ use crate::process::random::random_u32;
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
 /// Random ports to try before "none is free".
 const ATTEMPTS: usize = 64;
+
+/// A port, what makes it this process's, and a socket of TCP that is bound to it.
+type Reserved = (u16, Arc<Reservation>, Option<TcpListener>);
 
 impl Inner {
     /// Binds an identifier to an address, which may be all addresses, and a port, which may be any.
@@ -31,8 +36,10 @@ impl Inner {
                     .ok_or_else(|| errno(without_device(address)))?,
             )
         };
-        let (port, reservation) = self.reserve(id, address)?;
+        let (port, reservation, tcp) =
+            self.reserve(id, address, Self::is_stream(device.as_ref()))?;
         let entry = self.id(id)?;
+        entry.tcp = tcp.map(Private::from);
         entry.source = Some(with_port(address, port));
         entry.device = device;
         entry.reservation = Some(reservation);
@@ -48,16 +55,23 @@ impl Inner {
         Ok(())
     }
 
-    fn reserve(&mut self, id: u32, address: SocketAddr) -> io::Result<(u16, Arc<Reservation>)> {
+    /// Takes a port, any if none is named. One that a program does not choose has to be free for
+    /// TCP, too, if its connections are TCP's, as the program has no other to try. A socket keeps it.
+    fn reserve(&mut self, id: u32, address: SocketAddr, is_stream: bool) -> io::Result<Reserved> {
         if address.port() != 0 {
-            let reservation = self.reserve_port(id, address)?;
-            return Ok((address.port(), reservation));
+            return Ok((address.port(), self.reserve_port(id, address)?, None));
         }
+        let is_v6_only = self.id(id)?.is_ipv6_only;
         for _ in 0..ATTEMPTS {
-            let port = random_port()?;
+            let (port, tcp) = if is_stream {
+                let bound = exchange::bound(address, is_v6_only)?;
+                (bound.local_addr()?.port(), Some(bound))
+            } else {
+                (random_port()?, None)
+            };
             match self.reserve_port(id, with_port(address, port)) {
                 Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {}
-                other => return other.map(|reservation| (port, reservation)),
+                other => return other.map(|reservation| (port, reservation, tcp)),
             }
         }
         Err(errno(libc::EADDRNOTAVAIL))

@@ -357,15 +357,14 @@ fn dial(source: SocketAddr, destination: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// A TCP listener, non-blocking.
-pub(super) fn listen(
-    source: SocketAddr,
-    is_v6_only: bool,
-    backlog: libc::c_int,
-) -> io::Result<TcpListener> {
-    let listener = TcpListener::from(socket(source)?);
-    let fd = listener.as_raw_fd();
-    reuse_address(fd)?;
+/// A TCP socket that is bound to an address, of which port 0 stands for any that is free,
+/// non-blocking. It does not listen yet; a port that it has chosen it shares with nobody.
+pub(super) fn bound(source: SocketAddr, is_v6_only: bool) -> io::Result<TcpListener> {
+    let socket = TcpListener::from(socket(source)?);
+    let fd = socket.as_raw_fd();
+    if source.port() != 0 {
+        reuse_address(fd)?;
+    }
     if source.is_ipv6() {
         set(fd, (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), is_v6_only)?;
     }
@@ -373,9 +372,16 @@ pub(super) fn listen(
         // SAFETY: an address of that length.
         unsafe { libc::bind(fd, at, len) }
     })?;
+    Ok(socket)
+}
+
+/// Begins to listen. Whoever listens there next may do so at once.
+pub(super) fn listen(socket: &TcpListener, backlog: libc::c_int) -> io::Result<()> {
+    let fd = socket.as_raw_fd();
+    reuse_address(fd)?;
     // SAFETY: plain integers.
     match unsafe { libc::listen(fd, backlog) } {
-        0 => Ok(listener),
+        0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }

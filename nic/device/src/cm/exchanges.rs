@@ -48,9 +48,12 @@ impl Exchanges {
     }
 
     /// Watches a listener for an identifier.
-    pub(super) fn add_listener(&mut self, id: u32, listener: TcpListener) -> io::Result<()> {
+    pub(super) fn add_listener(
+        &mut self,
+        id: u32,
+        listener: Private<TcpListener>,
+    ) -> io::Result<()> {
         let key = self.fresh_key();
-        let listener = Private::from(listener);
         self.waiter.add(&*listener, key, Interest::READ)?;
         self.listeners.insert(key, (id, listener));
         Ok(())

@@ -95,7 +95,7 @@ impl Inner {
                 continue;
             }
             id.requests = None;
-            id.reservation = None;
+            (id.reservation, id.tcp) = (None, None);
             if let Some(comm) = id.comm.take() {
                 self.by_comm.remove(&comm);
                 self.manager.abandon(self.now_ns, comm);

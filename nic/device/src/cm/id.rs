@@ -1,7 +1,7 @@
 //! Identifiers: what a program holds of a connection, a listener or a datagram service, and the
 //! events of them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
@@ -177,6 +177,9 @@ pub(super) struct Id {
     pub(super) device: Option<Bound>,
     /// The port is this identifier's.
     pub(super) reservation: Option<Arc<Reservation>>,
+    /// Of an iWARP device, the socket that keeps a port which the program did not choose, until it
+    /// listens or connects.
+    pub(super) tcp: Option<Private<TcpListener>>,
     /// Where other processes pass on requests, while it listens.
     pub(super) requests: Option<Arc<Private<UnixDatagram>>>,
     /// Its exchange, by the communication ID.
@@ -213,6 +216,7 @@ impl Id {
             destination: None,
             device: None,
             reservation: None,
+            tcp: None,
             requests: None,
             comm: None,
             exchange: None,

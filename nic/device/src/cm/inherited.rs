@@ -274,7 +274,7 @@ impl Inner {
             if !files.contains_key(&id.file) || id.listener.is_some() {
                 continue;
             }
-            (id.comm, id.requests, id.pending) = (None, None, 0);
+            (id.comm, id.requests, id.tcp, id.pending) = (None, None, None, 0);
             if id.reservation.take().is_some() {
                 bound.push((number, id.state));
             }

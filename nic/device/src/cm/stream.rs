@@ -11,7 +11,7 @@ use urxe_wire::Qpn;
 
 use super::address::with_port;
 use super::agent::{Agent, Inner, errno};
-use super::exchange::{Established, Exchange, Failure, Progress, canonical, listen};
+use super::exchange::{Established, Exchange, Failure, Progress, bound, canonical, listen};
 use super::id::{
     Bound, CmEventKind, CmParam, CmQpAttributes, CmQpType, ConnectionParam, Id, State,
 };
@@ -103,6 +103,7 @@ impl Inner {
             None => with_port(source, 0),
         };
         let qp = check_queue_pair(param.qp_num)?;
+        entry.tcp = None;
         let addresses = (source, destination);
         let exchange =
             Exchange::connect(addresses, offer(param), &param.private_data, (id, qp), now)?;
@@ -127,8 +128,12 @@ impl Inner {
         {
             return Ok(());
         }
-        let is_v6_only = self.id(id)?.is_ipv6_only;
-        let listener = listen(source, is_v6_only, KERNEL_BACKLOG)?;
+        let entry = self.id(id)?;
+        let listener = match entry.tcp.take() {
+            Some(kept) => kept,
+            None => bound(source, entry.is_ipv6_only)?.into(),
+        };
+        listen(&listener, KERNEL_BACKLOG)?;
         self.exchanges.add_listener(id, listener)
     }
 

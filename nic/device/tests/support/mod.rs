@@ -461,3 +461,18 @@ impl DerefMut for Peer {
         &mut self.end
     }
 }
+
+/// Lets the process have descriptors below this number alone; what it might before.
+pub fn limit_descriptors(count: libc::rlim_t) -> libc::rlim_t {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: room for the limit, which lives until the calls return.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let before = std::mem::replace(&mut limit.rlim_cur, count);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        before
+    }
+}
