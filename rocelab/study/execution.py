@@ -6,6 +6,7 @@ executor each kind of step has; the runner knows no more of them than what is he
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ StepT = TypeVar("StepT", bound=Step)
 ReadingT = TypeVar("ReadingT")
 
 NO_REASON = "no reason is known"
+#: How often a step is measured again whose program was kept from measuring.
+DISTURBED_MAX = 2
 
 
 def _ignore(_what: str) -> None:
@@ -51,12 +54,22 @@ class Execution(Generic[ReadingT]):
     hung: bool = False
     """It had to be stopped at its time limit."""
     disturbed: bool = False
-    """Other work kept its program from measuring, as that says itself."""
+    """Its program was kept from measuring: by other work, as it says itself, or by what its library is known for."""
     disturbed_before: int = 0
     """How many of its attempts before this one were disturbed."""
     command: str = ""
     started_at: str
     duration_s: float = 0.0
+
+
+def until_undisturbed(attempt: Callable[[], Execution[ReadingT]]) -> Execution[ReadingT]:
+    """Attempt a step until its program is let measure, `DISTURBED_MAX` times more at most."""
+    execution = attempt()
+    for before in range(1, DISTURBED_MAX + 1):
+        if not execution.disturbed:
+            break
+        execution = dataclasses.replace(attempt(), disturbed_before=before)
+    return execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +150,7 @@ def sample_of(
         run=run.id,
         fabric=run.fabric,
         **key._asdict(),
-        params=params,
+        params={**params, "disturbed_before": execution.disturbed_before} if execution.disturbed_before else params,
         metric=value.metric if value else main_metric[0],
         unit=value.unit if value else main_metric[1],
         statistic=value.statistic if value else "median",

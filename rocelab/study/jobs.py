@@ -19,6 +19,7 @@ from rocelab.study.execution import (
     StepExecutor,
     now,
     sample_of,
+    until_undisturbed,
 )
 from rocelab.study.steps import JobStep
 from rocelab.tools.base import JobReading, Output, ToolError, describe_exit, last_words
@@ -41,6 +42,9 @@ class JobExecutor(StepExecutor[JobStep]):
     @override
     def execute(self, step: JobStep, log: Path | None) -> Execution[JobReading]:
         """Run a step to its end. A job that did not end well may still have measured some of its sizes."""
+        return until_undisturbed(lambda: self._attempt(step, log))
+
+    def _attempt(self, step: JobStep, log: Path | None) -> Execution[JobReading]:
         started_at, started_s = now(), time.monotonic()
         nodes = self._fabric.nodes[: step.nodes]
         # Processes of two nodes that poll would else meet on one core and stay there, each waiting
@@ -75,6 +79,7 @@ class JobExecutor(StepExecutor[JobStep]):
             reading=reading,
             error=error,
             hung=finished is not None and finished.timed_out,
+            disturbed=finished is not None and not reading.values and mpi.lost_its_start(step.mpi, finished.stderr),
             # The environment is part of what was run: it says what the program talked over.
             command=" ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), shlex.join(argv)]),
             started_at=started_at,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rocelab.study.execution import (
     Setting,
     StepExecutor,
     sample_of,
+    until_undisturbed,
 )
 from rocelab.study.pair_runner import PairReading, PairRunner
 from rocelab.study.startup import StartupCosts, StartupError
@@ -29,8 +29,6 @@ _MIB = 1 << 20
 _REGION_MIN_S = 0.005
 #: What a start costs; or why that is not known; or None, where it does not matter.
 Startup = CpuTime | StartupError | None
-#: How often a step is measured again whose program says that it was kept from measuring.
-_DISTURBED_MAX = 2
 
 
 class PairExecutor(StepExecutor[PairStep]):
@@ -76,12 +74,7 @@ class PairExecutor(StepExecutor[PairStep]):
 
     @override
     def execute(self, step: PairStep, log: Path | None) -> Execution[PairReading]:
-        execution = self._runner.execute(step, log)
-        for disturbed in range(1, _DISTURBED_MAX + 1):
-            if not execution.disturbed:
-                break
-            execution = dataclasses.replace(self._runner.execute(step, log), disturbed_before=disturbed)
-        return execution
+        return until_undisturbed(lambda: self._runner.execute(step, log))
 
     @override
     def close(self) -> None:
@@ -115,8 +108,6 @@ def _samples(
         return (sample({"messages": step.messages}, None, execution.error or NO_REASON),)
     reading = found.report
     params: dict[str, ParamValue] = {"messages": step.messages, "active_s": reading.active_s, **reading.params}
-    if execution.disturbed_before:
-        params["disturbed_before"] = execution.disturbed_before
     if step.test != CPU_TEST:
         values = list(reading.values)
     else:

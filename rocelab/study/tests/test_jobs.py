@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -199,6 +200,39 @@ def test_a_job_that_fails_at_its_end_has_measured_nothing(tmp_path: Path) -> Non
     assert run(made, FakeLauncher(answer)) == len(jobs())
     assert not any(sample.ok for sample in made.samples())
     assert "ended with exit status 139: rank 1 crashed" in str(made.samples()[0].error)
+
+
+#: As Open MPI prints it, shortened.
+CRASH_IN_INIT = """\
+[node1:00405] Signal: Segmentation fault (11)
+[node1:00405] [ 1] /usr/lib/libmpi.so.40(mca_pml_ob1_recv_frag_callback_match+0x95)[0x7fd90ce78f25]
+[node1:00405] [ 9] /usr/lib/libmpi.so.40(ompi_mpi_init+0x425)[0x7fd90cc91215]
+"""
+
+
+@pytest.mark.parametrize(
+    ("crashes", "stdout", "before"),
+    [
+        pytest.param(2, "", 2, id="before it begins"),
+        pytest.param(3, "", None, id="again and again"),
+        pytest.param(1, "sizes", None, id="after it has measured"),
+    ],
+)
+def test_a_job_of_open_mpi_that_crashes_in_its_start_is_measured_again_and_says_so(
+    tmp_path: Path, crashes: int, stdout: str, before: int | None
+) -> None:
+    step, attempts = jobs()[0], itertools.count(1)
+
+    def answer(start: Start) -> Outcome:
+        if next(attempts) <= crashes:
+            return Outcome(exit_status=139, stdout=reports(start, (1, 2)) if stdout else "", stderr=CRASH_IN_INIT)
+        return good(start)
+
+    kept = store(tmp_path)
+    launcher = FakeLauncher(answer)
+    assert run(kept, launcher, [step]) == (0 if before else 1)
+    assert {sample.params.get("disturbed_before") for sample in kept.samples() if sample.ok} <= {before}
+    assert len(launcher.starts) == (1 if stdout else 3)
 
 
 def test_jobs_that_hang_again_and_again_are_given_up(tmp_path: Path) -> None:
