@@ -126,6 +126,7 @@ impl Network {
                 size_bytes: *size,
                 at_ns,
                 after: Vec::new(),
+                channel: None,
             };
             at_ns += GAP_NS + long_ns(*size, slowest_gbps);
             message

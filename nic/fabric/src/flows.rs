@@ -1,10 +1,11 @@
 //! Flows as data: what is to be sent, what has come of it, and who waits for what.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::Serialize;
+use urxe_wire::Psn;
 
 use crate::traffic::Operation;
 
@@ -20,6 +21,8 @@ pub(crate) struct Flow {
     pub(crate) bytes: u32,
     /// Messages that have to arrive before it starts, and have not.
     pub(crate) needs: u32,
+    /// Which queue pair between its hosts it goes over; `None`: one that is idle.
+    pub(crate) channel: Option<u32>,
     /// Whether there were any: it does not start by its time alone.
     pub(crate) follows: bool,
     pub(crate) is_of_incast: bool,
@@ -36,6 +39,7 @@ impl Flow {
             to,
             bytes,
             needs: 0,
+            channel: None,
             follows: false,
             is_of_incast: false,
             counts: true,
@@ -88,6 +92,56 @@ impl Dependents {
     }
 }
 
+/// The flows that a connection has, in the order of their starts: of a requester those that have
+/// not ended, of a responder of SENDs those that have not arrived.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    flows: VecDeque<u32>,
+    /// How many of them the program has posted.
+    posted: usize,
+    /// Of the first packet of the first of them.
+    first_psn: Psn,
+}
+
+impl UnderWay {
+    /// Another has started.
+    pub(crate) fn add(&mut self, flow: u32) {
+        self.flows.push_back(flow);
+    }
+
+    /// The first of them.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.flows.front().copied()
+    }
+
+    /// The next that the program posts.
+    pub(crate) fn post(&mut self) -> Option<u32> {
+        let flow = self.flows.get(self.posted).copied();
+        self.posted += 1;
+        flow
+    }
+
+    /// The first of them has ended, or arrived.
+    pub(crate) fn end(&mut self, packets_of: impl Fn(u32) -> u32) -> Option<u32> {
+        let flow = self.flows.pop_front()?;
+        self.posted = self.posted.saturating_sub(1);
+        self.first_psn = self.first_psn.add(packets_of(flow));
+        Some(flow)
+    }
+
+    /// The one that a packet belongs to, which was sent and not acknowledged.
+    pub(crate) fn of_packet(&self, psn: Psn, packets_of: impl Fn(u32) -> u32) -> Option<u32> {
+        if self.flows.len() < 2 {
+            return self.first();
+        }
+        let mut begins = self.first_psn;
+        self.flows.iter().copied().find(|flow| {
+            begins = begins.add(packets_of(*flow));
+            psn.is_before(begins)
+        })
+    }
+}
+
 /// All flows of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
@@ -104,8 +158,10 @@ pub(crate) struct Flows {
     /// By the hosts of the requester and the responder, queue pairs of requesters that are idle;
     /// those of their responders have the next number.
     pub(crate) idle: BTreeMap<(u32, u32), Vec<u32>>,
-    /// By connection, the flow that has it.
-    pub(crate) of_connection: Vec<u32>,
+    /// The same of channels, each of which keeps its queue pair: by its hosts and its number.
+    pub(crate) channels: BTreeMap<(u32, u32, u32), u32>,
+    /// By connection.
+    pub(crate) of_connection: Vec<UnderWay>,
 }
 
 /// What came of flows: columns of one table, a row for each flow in the order of their starts.
@@ -142,5 +198,30 @@ mod tests {
         assert_eq!(of(1), [2]);
         assert_eq!((of(2), of(3)), (&[][..], &[][..]));
         assert!(Dependents::of(4, &[]).places(0).is_empty());
+    }
+
+    #[test]
+    fn a_packet_is_of_the_message_that_its_number_is_within() {
+        // Of as many packets as its number, and the numbers of packets begin anew at 2^24.
+        let packets_of = |flow: u32| flow;
+        let mut under_way = UnderWay {
+            first_psn: Psn::new(0xff_fffe),
+            ..UnderWay::default()
+        };
+        for flow in [3, 1, 2] {
+            under_way.add(flow);
+        }
+        let of = |under_way: &UnderWay, psn| under_way.of_packet(Psn::new(psn), packets_of);
+        let found = [0xff_fffe, 0xff_ffff, 0, 1, 2, 3].map(|psn| of(&under_way, psn));
+        assert_eq!(found, [3, 3, 3, 1, 2, 2].map(Some));
+        assert_eq!(of(&under_way, 4), None);
+        assert_eq!(
+            [(); 4].map(|()| under_way.post()),
+            [Some(3), Some(1), Some(2), None]
+        );
+        assert_eq!(under_way.end(packets_of), Some(3));
+        assert_eq!(of(&under_way, 1), Some(1));
+        assert_eq!(under_way.end(packets_of), Some(1));
+        assert_eq!(under_way.first(), Some(2));
     }
 }

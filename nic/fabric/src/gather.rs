@@ -68,7 +68,6 @@ impl Network {
         offset: u32,
     ) -> u64 {
         let (now, config) = (self.now, self.scenario.host);
-        let bus = &mut self.hosts[host as usize].pcie;
         let payload_bytes = u64::from(packet.payload_bytes);
         if matches!(body, Body::Held { .. }) {
             // The adapter made it itself.
@@ -78,10 +77,18 @@ impl Network {
             return if payload_bytes == 0 {
                 now
             } else {
+                let bus = &mut self.hosts[host as usize].pcie;
                 bus.read(now, payload_bytes) + config.read_ps()
             };
         };
+        let of_flow = if payload_bytes > 0 {
+            self.sent_bytes(channel, header.bth.psn)
+        } else {
+            None
+        };
         let connection = &mut self.connections[channel as usize];
+        let bus = &mut self.hosts[host as usize].pcie;
+        let message_bytes = of_flow.unwrap_or(connection.message_bytes);
         let gathered = &mut connection.gathered;
         let operation = header.bth.opcode.operation();
         let is_with_doorbell = matches!(operation, Some(SendOnly | WriteOnly))
@@ -93,7 +100,7 @@ impl Network {
                 psn: header.bth.psn,
                 offset: u64::from(offset),
                 bytes: payload_bytes,
-                message_bytes: u64::from(connection.message_bytes),
+                message_bytes: u64::from(message_bytes),
             };
             let asked_bytes = gathered.take(piece, config.unit_bytes());
             if asked_bytes > 0 {

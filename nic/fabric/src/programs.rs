@@ -94,13 +94,11 @@ impl Network {
             self.begin_to_write(channel);
             return;
         }
+        let of_flow = self.posted_bytes(channel);
         let connection = &mut self.connections[channel as usize];
         let process = &self.processes[connection.process as usize];
-        let is_taken = post_message(
-            &mut connection.qp,
-            process.operation,
-            connection.message_bytes,
-        );
+        let bytes = of_flow.unwrap_or(connection.message_bytes);
+        let is_taken = post_message(&mut connection.qp, process.operation, bytes);
         self.totals.refused += u64::from(!is_taken);
         self.collect(channel);
         self.make_ready(channel);
@@ -183,7 +181,8 @@ impl Network {
 
     /// A message came for a program at `at`.
     pub(crate) fn handle_message(&mut self, id: u32, channel: u32, at: u64) {
-        let bytes = self.message_bytes(id, channel);
+        let of_flow = self.coming_bytes(channel);
+        let bytes = of_flow.unwrap_or_else(|| self.message_bytes(id, channel));
         let receive_ns = self.host_config().stack.receive_ns + self.copying_ns(bytes);
         let cost_ns = if self.is_last_part(id) { receive_ns } else { 0 };
         let at = self.spend(id, at, cost_ns);

@@ -94,7 +94,7 @@ pub enum Traffic {
     Flows(FlowsConfig),
     /// A collective operation of a training job, once.
     Collective(CollectiveConfig),
-    /// Messages of a list, each once those that it needs have arrived.
+    /// Messages of a list, each once those that it needs have arrived: any schedule of sends.
     Messages {
         /// What they are sent by; [`Operation::Send`] where any needs another, for no receiver is
         /// told of the end of a WRITE or READ.
@@ -205,6 +205,11 @@ pub struct Message {
     /// Messages that have to have arrived before, by their place in the list.
     #[serde(default)]
     pub after: Vec<u32>,
+    /// Messages between the same hosts on the same channel share a queue pair, which sends them in
+    /// the order of their starts; [`Operation::Send`] alone has channels. Without one, a message
+    /// has a queue pair to itself while it is under way.
+    #[serde(default)]
+    pub channel: Option<u32>,
 }
 
 /// How an MPI library does MPI_Alltoall.

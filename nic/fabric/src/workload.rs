@@ -277,10 +277,14 @@ pub(crate) fn flows_of(
                 "needs another to have arrived, which only SEND tells",
             );
         }
+        if message.channel.is_some() && operation != Operation::Send {
+            return refuse(index, "has a channel, which only SEND has");
+        }
         let at = message.at_ns * PS_PER_NS;
         let mut flow = Flow::new(at, message.from, message.to, message.size_bytes);
         flow.needs = message.after.len() as u32;
         flow.follows = flow.needs > 0;
+        flow.channel = message.channel;
         links.extend(message.after.iter().map(|before| (*before, index as u32)));
         flows.push(flow);
     }

@@ -232,6 +232,7 @@ fn message(from: u32, to: u32, at_ns: u64, after: &[u32]) -> Message {
         size_bytes: 10_000,
         at_ns,
         after: after.to_vec(),
+        channel: None,
     }
 }
 
@@ -260,6 +261,67 @@ fn a_message_waits_for_those_that_it_needs() {
     assert_near(flows.started_ns[4], 200_000.0, 1e-9);
 }
 
+/// Messages of so many packets from host 0 to host 1: when each had ended, in times of a packet.
+fn ends_of(packets: &[u32], channel: Option<u32>) -> Vec<f64> {
+    let each = packets.iter().map(|count| Message {
+        size_bytes: count * MTU,
+        channel,
+        ..message(0, 1, 0, &[])
+    });
+    let traffic = Traffic::Messages {
+        operation: Operation::Send,
+        messages: each.collect(),
+    };
+    let flows = flows_of(complete(scenario(
+        Topology::OneSwitch { hosts: 2 },
+        traffic,
+    )));
+    let packet_ns = f64::from(FULL_PACKET_BYTES) * 8.0 / GBPS;
+    let ends = flows.started_ns.iter().zip(&flows.took_ns);
+    ends.map(|(start, took)| (start + took.expect("it ended")) / packet_ns)
+        .collect()
+}
+
+#[test]
+fn messages_of_a_channel_go_one_after_the_other_and_leave_no_gap() {
+    let packets = [100, 1, 300, 20, 200];
+    let ends = ends_of(&packets, Some(7));
+    let mut sent = 0.0;
+    for (count, end) in packets.iter().zip(&ends) {
+        sent += f64::from(*count);
+        // The last packet through the switch, and its acknowledgement.
+        assert!((sent..sent + 3.0).contains(end), "{sent} {ends:?}");
+    }
+    let apart = ends_of(&packets, None);
+    assert!(apart[0] > 300.0, "they share the cable: {apart:?}");
+}
+
+#[test]
+fn channels_do_not_wait_for_each_other() {
+    let mut messages: Vec<Message> = (0..2)
+        .map(|channel| Message {
+            size_bytes: 100 * MTU,
+            channel: Some(channel),
+            ..message(0, 1, 0, &[])
+        })
+        .collect();
+    messages.push(Message {
+        channel: Some(0),
+        ..message(1, 0, 0, &[0])
+    });
+    let flows = flows_of(complete(scenario(
+        Topology::OneSwitch { hosts: 2 },
+        Traffic::Messages {
+            operation: Operation::Send,
+            messages,
+        },
+    )));
+    let took = |index: usize| flows.took_ns[index].expect("it ended");
+    // They take turns of a few packets; one that waited for the other would take twice as long.
+    assert!(took(0) > 0.9 * took(1), "{} {}", took(0), took(1));
+    assert!(flows.started_ns[2] > 0.9 * took(0), "after what it needs");
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let refused = |traffic| {
@@ -278,6 +340,11 @@ fn what_cannot_be_is_refused_with_a_reason() {
     assert!(list(Operation::Send, vec![message(0, 1, 0, &[0])]).contains("before it"));
     let two = vec![message(0, 1, 0, &[]), message(1, 0, 0, &[0])];
     assert!(list(Operation::Write, two).contains("only SEND"));
+    let of_channel = Message {
+        channel: Some(0),
+        ..message(0, 1, 0, &[])
+    };
+    assert!(list(Operation::Write, vec![of_channel]).contains("only SEND has"));
     assert!(list(Operation::Send, vec![]).contains("no message"));
     assert!(refused(Traffic::Flows(config(0.0, 5))).contains("a load is more than zero"));
     let mut many = config(0.5, 5);
