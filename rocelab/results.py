@@ -243,7 +243,7 @@ class RunInfo:
     hosts: str | None = None
     """How the hosts were named: a list, or the path of a file. None: they were found, or there are none."""
     folder: str | None = None
-    """Where the programs are that a study brings itself; None of a study without."""
+    """Where the programs or files are that a study brings itself; None of a study without."""
 
     def link(self, link_id: str) -> LinkInfo | None:
         """The link profile with this id, if the run has it."""

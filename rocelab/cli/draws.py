@@ -91,7 +91,7 @@ def _job(
     with_mpi: bool,
     anew: bool,
 ) -> _Job:
-    study = parse_any(store.study_text(), str(store.path / "study.toml"), known_claims())
+    study = parse_any(store.study_text(), str(store.path / "study.toml"), known_claims(), store.info.folder)
     if not isinstance(study, VirtualStudy):
         fail("draws", f"run {store.info.id} was not simulated from profiles: nothing is assumed in it")
     named = claims_by_id(store.info.claims if claims is None else claims)

@@ -40,7 +40,7 @@ from rocelab.study.tables import BUDGET_MAX_MINUTES, REPETITIONS_MAX
 from rocelab.tools.base import ToolError
 from rocelab.tools.own import build
 from rocelab.virtual.own import can_be_simulated, virtual_half
-from rocelab.virtual.schema import VirtualStudy
+from rocelab.virtual.schema import TestTable, VirtualStudy
 
 EXIT_WRONG = 1
 EXIT_FAILED_SAMPLES = 3
@@ -325,7 +325,7 @@ def _resumed_job(
     store: RunStore, minutes: float | None, ground: Ground[Any] | None, here: Mapping[str, Ground[Any]]
 ) -> _Job:
     source = store.study_text()
-    study = parse_any(source, str(store.path / "study.toml"), known_claims())
+    study = parse_any(source, str(store.path / "study.toml"), known_claims(), store.info.folder)
     if isinstance(study, Study) and store.info.folder is not None:
         study = study.model_copy(update={"folder": store.info.folder})
     if isinstance(study, Study) and store.info.fabric == VirtualGround.kind:
@@ -437,6 +437,14 @@ def show_report(store: RunStore) -> None:
     print_summary(Console(), RunModel.of(store), files.page)
 
 
+def _folder_of(study: Study | VirtualStudy) -> str | None:
+    """Where the paths of a study begin, if it has any to what a run needs."""
+    if isinstance(study, Study):
+        return study.folder if any(is_own(test) for test in study.test) else None
+    files = [test.file for test in study.test if isinstance(test, TestTable) and test.file is not None]
+    return files[0].folder if files else None
+
+
 def _new_run(job: _Job, results: Path, there: Opened) -> RunStore:
     study = job.study
     started = datetime.now(UTC)
@@ -457,6 +465,6 @@ def _new_run(job: _Job, results: Path, there: Opened) -> RunStore:
         budget_minutes=None if job.budget_s is None else job.budget_s / 60,
         chosen_repetitions=job.chosen_repetitions,
         hosts=there.hosts,
-        folder=study.folder if isinstance(study, Study) and any(is_own(test) for test in study.test) else None,
+        folder=_folder_of(study),
     )
     return RunStore.create(results, info, job.text)

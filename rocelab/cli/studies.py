@@ -49,9 +49,12 @@ def load_file(path: Path, claims: Collection[str] = ()) -> tuple[Study | Virtual
     return study, text
 
 
-def parse_any(text: str, source: str, claims: Collection[str] = ()) -> Study | VirtualStudy:
-    """The study in a text, of either kind of fabric. Raises StudyError."""
-    return parse_virtual(text, source, claims) if is_virtual(text) else parse(text, source, claims)
+def parse_any(text: str, source: str, claims: Collection[str] = (), folder: str | None = None) -> Study | VirtualStudy:
+    """The study in a text, of either kind of fabric. Raises StudyError.
+
+    Paths to what a simulation reads begin at ``folder``, or else where ``source`` is.
+    """
+    return parse_virtual(text, source, claims, folder) if is_virtual(text) else parse(text, source, claims)
 
 
 def steps_of(study: Study | VirtualStudy) -> list[Step]:

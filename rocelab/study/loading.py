@@ -18,7 +18,7 @@ from rocelab.fabric.base import FabricError
 from rocelab.fabric.emulated import default_names
 from rocelab.study.levels import level_of, wrong_variants
 from rocelab.study.positions import line_of
-from rocelab.study.problems import Problem, StudyError, Wrong, dotted, unknown
+from rocelab.study.problems import WRONG_FILE, Problem, StudyError, Wrong, dotted, unknown
 from rocelab.study.scaling import at_full_size, has_full_size
 from rocelab.study.schema import CLOUD_TAGS, FLOWS_TAG, LEVEL_TAGS, MESH_TAG, AnyTest, Study
 from rocelab.tools.interconnects import INTERCONNECTS
@@ -95,8 +95,8 @@ def problem_of(text: str, detail: ErrorDetails, root: type[pydantic.BaseModel] =
     kind = detail["type"]
     if kind == "extra_forbidden":
         return Problem(line, dotted(path), unknown("key", str(path[-1]), _allowed_keys(detail["loc"][:-1], root)))
-    if kind in _SAYINGS:
-        return Problem(line, dotted(path), _SAYINGS[kind])
+    if kind in _SAYINGS or kind == WRONG_FILE:
+        return Problem(line, dotted(path), _SAYINGS.get(kind, detail["msg"]))
     if kind == "unknown_level":
         return Problem(line_of(text, (*path, "level")), dotted((*path, "level")), detail["msg"])
     if kind == "literal_error":

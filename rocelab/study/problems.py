@@ -5,11 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 #: A key in a study file, from the outside in.
 Path_ = tuple[str | int, ...]
 #: What is wrong, and the key that it is about.
 Wrong = tuple[Path_, str]
+#: The type of an error of validation whose words say all: what is wrong within a file that a key
+#: names.
+WRONG_FILE: Final = "wrong_file"
 
 
 @dataclass(frozen=True, slots=True)

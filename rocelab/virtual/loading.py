@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 import pydantic
 
@@ -15,8 +16,20 @@ from rocelab.virtual.congestion import BY_ACKNOWLEDGEMENTS, BY_MARKS, algorithm_
 from rocelab.virtual.flow_loading import wrong_flows
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.flow_tables import FlowsTable
+from rocelab.virtual.msccl.files import FOLDER
+from rocelab.virtual.msccl.loading import wrong_schedule
 from rocelab.virtual.scenario import scenario
-from rocelab.virtual.schema import COLLECTIVES, MANY_NODES, TESTS, TREES, LinkTable, TestTable, VirtualStudy
+from rocelab.virtual.schema import (
+    COLLECTIVES,
+    MANY_NODES,
+    MSCCL,
+    TESTS,
+    TREES,
+    LinkTable,
+    TestTable,
+    VirtualStudy,
+    is_collective,
+)
 from rocelab.virtual.smpi.loading import wrong_job
 from rocelab.virtual.steps import plan
 from rocelab.virtual.variants import variants_of
@@ -31,10 +44,14 @@ def is_virtual(text: str) -> bool:
     return isinstance(fabric, dict) and fabric.get("kind") == "virtual"
 
 
-def parse(text: str, source: str, known_claims: Collection[str] = ()) -> VirtualStudy:
-    """The study in a text, which is valid TOML. Raises StudyError."""
+def parse(text: str, source: str, known_claims: Collection[str] = (), folder: str | None = None) -> VirtualStudy:
+    """The study in a text, which is valid TOML. Raises StudyError.
+
+    Paths in it begin at ``folder``, or else where ``source`` is.
+    """
+    context = {FOLDER: folder or str(Path(source).parent)}
     try:
-        study = VirtualStudy.model_validate(tomllib.loads(text))
+        study = VirtualStudy.model_validate(tomllib.loads(text), context=context)
     except pydantic.ValidationError as error:
         problems = [problem_of(text, detail, VirtualStudy) for detail in error.errors()]
         raise StudyError(source, problems) from None
@@ -139,16 +156,15 @@ def _wrong_test(study: VirtualStudy, at: int, test: TestTable) -> Iterator[Wrong
         yield ("test", at, "sizes_bytes"), "the range is empty: 'from' is larger than 'to'"
     if test.test in MANY_NODES and len(test.every_size_bytes()) > 1:
         yield ("test", at, "sizes_bytes"), f"{test.test} runs over nodes and takes one size"
-    if test.test in COLLECTIVES:
+    if is_collective(test.test):
         for nodes in test.nodes:
-            group = test.stride * (test.ranks or nodes)
-            if nodes % group:
-                yield (
-                    ("test", at, "ranks"),
-                    f"{nodes} hosts are not groups of {test.ranks or nodes} ranks {test.stride} apart",
-                )
+            ranks = test.ranks_of(nodes)
+            if nodes % (test.stride * ranks):
+                key = "ranks" if test.file is None else "nodes"
+                yield ("test", at, key), f"{nodes} hosts are not groups of {ranks} ranks {test.stride} apart"
     elif test.ranks is not None or test.stride > 1:
-        yield ("test", at, "ranks"), f"{test.test} has no ranks; {', '.join(COLLECTIVES)} have"
+        yield ("test", at, "ranks"), f"{test.test} has no ranks; {', '.join((*COLLECTIVES, MSCCL))} have"
+    yield from wrong_schedule(study, at, test)
     if test.chunk_bytes is not None and test.test not in TREES:
         yield ("test", at, "chunk_bytes"), f"{test.test} has no chunks; {', '.join(TREES)} has"
     if test.tap is not None and (test.tap.host is None) == (test.tap.switch is None):

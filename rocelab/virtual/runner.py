@@ -28,7 +28,7 @@ from rocelab.tools.base import ToolError, Value
 from rocelab.virtual.flow_results import Told, told, write_table
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.scenario import scenario
-from rocelab.virtual.schema import COLLECTIVES, MANY_NODES
+from rocelab.virtual.schema import MANY_NODES, is_collective
 from rocelab.virtual.simulator import simulate
 from rocelab.virtual.smpi.jobs import JobSimulator
 from rocelab.virtual.smpi.steps import SmpiStep
@@ -219,6 +219,8 @@ class VirtualRunner:
         run = self._store.info
         outcome = done.outcome
         params: dict[str, ParamValue] = {"seed": step.seed, "host": step.host}
+        if isinstance(step, VirtualStep) and step.test.file is not None:
+            params["file"], params["file_sha256"] = step.test.file.path, step.test.file.digest
         if outcome is not None:
             params["simulated_us"] = outcome["simulated_ns"] / 1000
             params["packet_hops"] = outcome["packet_hops"]
@@ -263,7 +265,7 @@ def _main_metric(step: VirtualStep | FlowsStep) -> tuple[str, str]:
         return SLOWDOWN_METRIC, "times"
     if step.test.test == "latency":
         return "latency_us", "us"
-    if step.test.test in COLLECTIVES:
+    if is_collective(step.test.test):
         return "collective_us", "us"
     if step.test.test in MANY_NODES and step.test.level == "network":
         return "throughput_mbps", "Mbps"
@@ -304,12 +306,14 @@ def _of_collective(step: VirtualStep, outcome: dict[str, Any]) -> list[Value]:
     flows = outcome["flows"]
     time_us = max(start + took for start, took in zip(flows["started_ns"], flows["took_ns"], strict=True)) / 1000
     algorithm_mbps = 8 * step.size_bytes / time_us
-    factor = COLLECTIVES[step.test.test](step.test.ranks or step.nodes)
-    return [
+    values = [
         Value("collective_us", "us", "total", time_us),
         Value("algorithm_bandwidth_mbps", "Mbps", "total", algorithm_mbps),
-        Value("bus_bandwidth_mbps", "Mbps", "total", algorithm_mbps * factor),
     ]
+    factor = step.test.bus_factor(step.nodes)
+    if factor is not None:
+        values.append(Value("bus_bandwidth_mbps", "Mbps", "total", algorithm_mbps * factor))
+    return values
 
 
 def _paused_percent(step: VirtualStep, outcome: dict[str, Any]) -> float:

@@ -11,7 +11,8 @@ from rocelab.results import MESH_TEST
 from rocelab.virtual.congestion import host_keys, step_bytes_per_25g
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.flow_tables import FlowsTable, Setting
-from rocelab.virtual.schema import COLLECTIVES, Incident, LinkTable
+from rocelab.virtual.msccl.schedule import Schedule
+from rocelab.virtual.schema import Incident, LinkTable, is_collective
 from rocelab.virtual.steps import VirtualStep, messages_of
 
 #: Data that a queue pair of hardware may have in flight: the send queue is what limits it.
@@ -230,7 +231,9 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
             "iterations": test.messages or 1,
             "one_port": step.how.one_port,
         }
-    if test.test in COLLECTIVES:
+    if test.file is not None:
+        return {"kind": "messages", "operation": "send", "messages": _messages(test.file.schedule, step)}
+    if is_collective(test.test):
         return {
             "kind": "collective",
             "algorithm": test.test,
@@ -255,3 +258,23 @@ def _traffic(step: VirtualStep) -> dict[str, Any]:
         "measured_ns": test.measured_us * 1000,
         "one_port": step.how.one_port,
     }
+
+
+def _messages(schedule: Schedule, step: VirtualStep) -> list[dict[str, Any]]:
+    """Those of all groups, which begin at the same time."""
+    stride, ranks = step.test.stride, schedule.ranks
+    chunk_bytes = schedule.chunk_bytes(step.size_bytes)
+    made: list[dict[str, Any]] = []
+    for group in range(step.nodes // ranks):
+        first, before = group // stride * ranks * stride + group % stride, len(made)
+        made += [
+            {
+                "from": first + message.sender * stride,
+                "to": first + message.receiver * stride,
+                "channel": message.channel,
+                "size_bytes": message.chunks * chunk_bytes,
+                "after": [before + needed for needed in message.after],
+            }
+            for message in schedule.messages
+        ]
+    return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PositiveInt, Tag
 
@@ -14,6 +14,7 @@ from rocelab.tools import nas
 from rocelab.tools.own import OwnProgram
 from rocelab.virtual.congestion import Algorithm
 from rocelab.virtual.flow_tables import FlowsTable
+from rocelab.virtual.msccl.files import READS_FILE, ScheduleFile
 
 NODES_MAX = 4096
 
@@ -33,6 +34,7 @@ Test = Literal[
     "halving-doubling-all-reduce",
     "double-tree-all-reduce",
     "all-to-all",
+    "msccl",
 ]
 #: Tests of each level. Those of MPI are named as its benchmarks are.
 TESTS: Mapping[Level, tuple[Test, ...]] = {
@@ -48,6 +50,7 @@ TESTS: Mapping[Level, tuple[Test, ...]] = {
         "halving-doubling-all-reduce",
         "double-tree-all-reduce",
         "all-to-all",
+        "msccl",
     ),
     "mpi": ("latency", "bw", "bibw", "mesh"),
 }
@@ -62,6 +65,25 @@ COLLECTIVES: Mapping[str, Callable[[int], float]] = {
     "double-tree-all-reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "all-to-all": lambda ranks: (ranks - 1) / ranks,
 }
+
+#: The collective that a file of MSCCL says.
+MSCCL: Final = "msccl"
+#: The same factors, by what a file calls its collective; of others there is no bus bandwidth.
+FILE_COLLECTIVES: Mapping[str, Callable[[int], float]] = {
+    "allreduce": COLLECTIVES["ring-all-reduce"],
+    "allgather": COLLECTIVES["ring-all-gather"],
+    "reduce_scatter": COLLECTIVES["ring-all-gather"],
+    "reducescatter": COLLECTIVES["ring-all-gather"],
+    "alltoall": COLLECTIVES["all-to-all"],
+    "broadcast": lambda _: 1.0,
+    "reduce": lambda _: 1.0,
+}
+
+
+def is_collective(test: str) -> bool:
+    """Whether a test of the network level is a collective of a training job."""
+    return test in COLLECTIVES or test == MSCCL
+
 
 #: Those that pass chunks on.
 TREES: tuple[Test, ...] = ("double-tree-all-reduce",)
@@ -195,9 +217,21 @@ class TestTable(_Table):
     """Of a collective: hosts from one rank of a group to the next."""
     chunk_bytes: PositiveInt | None = None
     """Of a tree: what is passed on at a time; half of the data, if it is not said."""
+    file: Annotated[ScheduleFile | None, READS_FILE] = None
+    """Of `msccl`: the algorithm."""
     series_us: PositiveInt | None = None
     """How often to note queues and rates."""
     tap: Tap | None = None
+
+    def ranks_of(self, nodes: int) -> int:
+        """Of a collective: ranks of a group."""
+        return (self.ranks or nodes) if self.file is None else self.file.schedule.ranks
+
+    def bus_factor(self, nodes: int) -> float | None:
+        """Of a collective: what moves through each rank's port for each byte, if that is said of it."""
+        name = self.test if self.file is None else self.file.schedule.collective
+        factor = (COLLECTIVES if self.file is None else FILE_COLLECTIVES).get(name)
+        return None if factor is None else factor(self.ranks_of(nodes))
 
     def every_size_bytes(self) -> tuple[int, ...]:
         """The sizes, ascending."""

@@ -9,12 +9,12 @@ from typing_extensions import override
 
 from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
-from rocelab.results import MESH_TEST, LinkInfo, StepKey
+from rocelab.results import MESH_TEST, LinkInfo, StepKey, setting_name
 from rocelab.study.steps import SingleStep, Step
 from rocelab.virtual.flow_steps import FlowsStep, plan_flows
 from rocelab.virtual.flow_tables import FlowsTable
 from rocelab.virtual.packets import PacketStep
-from rocelab.virtual.schema import COLLECTIVES, MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy
+from rocelab.virtual.schema import MANY_NODES, LinkTable, TestTable, Topology, VirtualStudy, is_collective
 from rocelab.virtual.smpi.steps import SmpiStep, plan_jobs
 from rocelab.virtual.variants import variants_of
 
@@ -46,7 +46,7 @@ class VirtualStep(PacketStep, SingleStep):
     @property
     @override
     def key(self) -> StepKey:
-        ranks = self.nodes if self.test.test in COLLECTIVES else 2
+        ranks = self.nodes if is_collective(self.test.test) else 2
         if self.test.test in MANY_NODES:
             pairs = self.nodes * (self.nodes - 1) if self.test.test == MESH_TEST else self.nodes
             ranks = self.nodes if self.test.level == "mpi" else 2 * pairs
@@ -71,8 +71,8 @@ class VirtualStep(PacketStep, SingleStep):
         elif self.test.test == MESH_TEST and self.test.level == "mpi":
             blocks = self.nodes * (self.nodes - 1) * (self.test.messages or 1)
             packets = blocks * self.size_bytes / packet_bytes
-        elif self.test.test in COLLECTIVES:
-            packets = COLLECTIVES[self.test.test](self.nodes) * self.nodes * self.size_bytes / packet_bytes
+        elif is_collective(self.test.test):
+            packets = sent_bytes(self) / packet_bytes
         elif self.test.test in MANY_NODES:
             time_us = self.test.warmup_us + self.test.measured_us
             packets = self.nodes * time_us * rate_gbps(self.adapter) * 125 / packet_bytes
@@ -88,9 +88,20 @@ class VirtualStep(PacketStep, SingleStep):
     @property
     @override
     def series(self) -> tuple[str, ...]:
-        over_nodes = self.test.test in MANY_NODES or self.test.test in COLLECTIVES
+        over_nodes = self.test.test in MANY_NODES or is_collective(self.test.test)
         scale = f"{self.nodes}-nodes" if over_nodes else self.test.level
         return (self.link.id, self.test.test, self.interconnect, self.variant, scale)
+
+
+def sent_bytes(step: VirtualStep) -> float:
+    """What all ranks of a collective send together, about."""
+    test = step.test
+    if test.file is not None:
+        schedule = test.file.schedule
+        groups = step.nodes // schedule.ranks
+        chunks = sum(message.chunks for message in schedule.messages)
+        return groups * chunks * schedule.chunk_bytes(step.size_bytes)
+    return (test.bus_factor(step.nodes) or 0.0) * step.nodes * step.size_bytes
 
 
 def rate_gbps(adapter: profiles.Adapter) -> float:
@@ -135,7 +146,7 @@ def plan(study: VirtualStudy) -> list[VirtualStep | FlowsStep | SmpiStep]:
 
 def _of_test(study: VirtualStudy, test: TestTable) -> Iterator[VirtualStep]:
     repetitions = study.repetitions if test.repetitions is None else test.repetitions
-    nodes = test.nodes if test.test in MANY_NODES or test.test in COLLECTIVES else [2]
+    nodes = test.nodes if test.test in MANY_NODES or is_collective(test.test) else [2]
     for link in study.links_of(test):
         for count in sorted(nodes):
             for size_bytes in test.every_size_bytes():
@@ -146,7 +157,9 @@ def _of_test(study: VirtualStudy, test: TestTable) -> Iterator[VirtualStep]:
                             yield VirtualStep(
                                 link=LinkProfile(link.id, _KINDS[link.topology]),
                                 interconnect=name,
-                                variant=variant,
+                                variant=variant
+                                if test.file is None
+                                else setting_name(variant, {"file": test.file.name}),
                                 repetition=repetition,
                                 time_limit_s=0.0,
                                 network=link,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rocelab.virtual.schema import COLLECTIVES
+from rocelab.virtual.schema import is_collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,6 @@ def variants_of(test: str, service: str) -> Mapping[str, Variant]:
     """By name, the variants that a test has for adapters of a service."""
     if service == "sockets":
         return {"mpi": Variant("send")}
-    if test in COLLECTIVES:
+    if is_collective(test):
         return {"send": Variant("send")}
     return _PING_PONG if test == "latency" else _OPERATIONS | _MPI

@@ -141,10 +141,10 @@ def test_a_link_has_a_rate_where_all_its_hosts_have_the_same() -> None:
 
 
 def run_study(folder: Path, text: str = SMALL) -> list[Sample]:
-    """The samples of a run of a study, which has to end well."""
+    """The samples of a run of a study, whose files are in the folder. It has to end well."""
     if simulator().path is None:
         pytest.skip("rocelab-virtual is not there: make build")
-    study = parse(text, "study.toml")
+    study = parse(text, "study.toml", folder=str(folder))
     unknown = Provenance("", "", 1, 1, "", "", "", "", "")
     info = RunInfo("run", "small", "Small", "virtual", "running", "", 1, 1, (), unknown, len(plan(study)))
     store = RunStore.create(folder, info, text)
