@@ -12,6 +12,7 @@ import pytest
 from rocelab.results import Sample
 from rocelab.study.problems import StudyError
 from rocelab.virtual.loading import parse
+from rocelab.virtual.msccl import loading
 from rocelab.virtual.msccl.tests.test_reading import RING
 from rocelab.virtual.scenario import scenario
 from rocelab.virtual.schema import VirtualStudy
@@ -164,6 +165,12 @@ def test_files_that_results_would_call_the_same_are_refused(tmp_path: Path) -> N
     twice = HEAD + FROM_FILE + FROM_FILE.replace("ring.xml", "other/ring.xml")
     with pytest.raises(StudyError, match=r"results call both ring\.xml and other/ring\.xml 'ring'"):
         loaded(tmp_path, twice)
+
+
+def test_more_messages_than_there_is_memory_for_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_MESSAGES_MAX", 47)
+    with pytest.raises(StudyError, match=r"test\[1\]\.nodes: 8 hosts send 48 messages; a simulation has at most 47"):
+        loaded(written(tmp_path, RING), HEAD + FROM_FILE.replace("nodes = [4]", "nodes = [4, 8]"))
 
 
 def test_a_run_that_goes_on_finds_the_file_beside_the_first_study(tmp_path: Path) -> None:

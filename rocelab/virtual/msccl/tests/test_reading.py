@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.virtual.msccl import reading
 from rocelab.virtual.msccl.algorithm import AlgorithmError
 from rocelab.virtual.msccl.reading import read
 
@@ -77,6 +78,12 @@ def test_a_step_waits_for_another_thread_block() -> None:
 def test_what_is_wrong_is_said_with_its_place(old: str, new: str, said: str) -> None:
     with pytest.raises(AlgorithmError, match=re.escape(said)):
         read(RING.replace(old, new, 1).encode())
+
+
+def test_a_file_of_more_steps_than_there_is_memory_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_STEPS_MAX", 8)
+    with pytest.raises(AlgorithmError, match=r"gpu 1, tb 0, step 1: the file has more than 8 steps"):
+        read(RING.encode())
 
 
 @pytest.mark.parametrize(
