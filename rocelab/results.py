@@ -45,8 +45,6 @@ FLOWS_LEVEL = "flows"
 """The level whose samples are of flows that arrive at random: by the greatest size of a bin of flows, or of all."""
 SLOWDOWN_METRIC = "slowdown"
 """How many times as long flows take as alone on the empty network."""
-SETTINGS_MARK = ":"
-"""What stands in a variant before the settings under which it ran: ``write:load=0.5``."""
 
 _NETWORK_OVER_NODES = frozenset({"incast", "bisection", "permutation"})
 _RUN_FILE = "run.json"
@@ -60,21 +58,6 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def runs_over_nodes(level: str, test: str) -> bool:
     """Whether the samples of a test run over the number of nodes, and not over the size of messages."""
     return test == MESH_TEST or (level == "network" and test in _NETWORK_OVER_NODES)
-
-
-def setting_name(variant: str, settings: Mapping[str, ParamValue]) -> str:
-    """A variant under settings: ``write:load=0.5,switch.shared_shift=3``."""
-    return f"{variant}{SETTINGS_MARK}{','.join(f'{name}={_spelled(value)}' for name, value in settings.items())}"
-
-
-def settings_of(variant: str) -> dict[str, str]:
-    """The settings that a variant ran under, by name, as they are spelled."""
-    pairs = (each.partition("=") for each in variant.partition(SETTINGS_MARK)[2].split(",") if each)
-    return {name: value for name, _, value in pairs}
-
-
-def _spelled(value: ParamValue) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class ResultsError(Exception):
@@ -184,6 +167,8 @@ class LinkInfo:
     """How much TCP was allowed to hand to a cable at once; None: as the kernel has it."""
     loss_percent: float | None = None
     """Of the packets that nodes send, how many were dropped on purpose; None: none, and not packet by packet."""
+    ecn_percent: float | None = None
+    """From which percentage of a port's rate on its switch marked packets; None: it marked none."""
     facts: Mapping[str, ParamValue] = field(default_factory=dict)
     """Of the first node's interface, as the kernel reports it once the link is up; empty where it was not asked."""
 

@@ -35,6 +35,7 @@ _KEYS: Mapping[str, Callable[[str], float]] = {
     "nodes_per_switch": int,
     "uplink_rate_mbps": float,
     "loss_percent": float,
+    "ecn_percent": float,
 }
 _LINK_HELP = (
     "A link, as ID=KIND[,KEY=VALUE...]. KIND is direct (the first two nodes, one cable), bridge (any number, one "
@@ -190,7 +191,8 @@ def describe_link(link: LinkProfile) -> str:
     rate = f", {link.rate_mbps:g} Mbps" if link.rate_mbps is not None else ""
     uplinks = f", uplinks {link.uplink_rate_mbps:g} Mbps" if link.uplink_rate_mbps is not None else ""
     loss = f", loses {link.loss_percent:g} % of packets" if link.loss_percent is not None else ""
-    return f"{link.id} ({link.kind}, MTU {link.mtu_bytes}{rate}{uplinks}{loss})"
+    marks = f", marks from {link.ecn_percent:g} % of its rate" if link.ecn_percent is not None else ""
+    return f"{link.id} ({link.kind}, MTU {link.mtu_bytes}{rate}{uplinks}{loss}{marks})"
 
 
 def _nodes_table(record: Record) -> Table:

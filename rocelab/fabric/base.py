@@ -60,6 +60,9 @@ class LinkProfile:
     loss_percent: float | None = None
     """Of all packets that nodes send, how many the switch at the end of their cable drops by chance. 0 drops none, and
     treats packets as other losses do. None: nothing is dropped, and what nodes send may come in pieces of 64 KiB."""
+    ecn_percent: float | None = None
+    """From this percentage of the rate of a switch's port on, packets that leave by it are marked "congestion
+    experienced" if they say that they are ECN capable. None: none is marked."""
     switches: tuple[str, ...] = ()
     """The access switch of each node, where it is not `nodes_per_switch` that says so; empty: nothing is known."""
 

@@ -67,7 +67,8 @@ def _check_link(link: LinkProfile, node_count: int) -> None:
         raise refuse("a direct link joins the first two nodes, and there is only one")
     if not MTU_BYTES_MIN <= link.mtu_bytes <= MTU_BYTES_MAX:
         raise refuse(f"mtu_bytes is {MTU_BYTES_MIN} to {MTU_BYTES_MAX}, not {link.mtu_bytes}")
-    if (why := _levels_problem(link) or _unshaped_problem(link) or _loss_problem(link)) is not None:
+    problems = (_levels_problem, _unshaped_problem, _loss_problem, _marks_problem)
+    if (why := next((why for problem in problems if (why := problem(link)) is not None), None)) is not None:
         raise refuse(why)
     for key, rate_mbps in (("rate_mbps", link.rate_mbps), ("uplink_rate_mbps", link.uplink_rate_mbps)):
         if rate_mbps is not None and not RATE_MBPS_MIN <= rate_mbps <= RATE_MBPS_MAX:
@@ -99,6 +100,16 @@ def _loss_problem(link: LinkProfile) -> str | None:
         return "loss_percent belongs to a link with a switch, which drops the packets: take kind 'bridge'"
     if not 0 <= link.loss_percent <= LOSS_PERCENT_MAX:
         return f"loss_percent is 0 to {LOSS_PERCENT_MAX}, not {link.loss_percent:g}"
+    return None
+
+
+def _marks_problem(link: LinkProfile) -> str | None:
+    if link.ecn_percent is None:
+        return None
+    if link.kind != "bridge" or link.rate_mbps is None:
+        return "ecn_percent belongs to kind 'bridge' with rate_mbps: it is a share of what a port of the switch carries"
+    if not 0 < link.ecn_percent <= 100:
+        return f"ecn_percent is above 0, and at most 100, not {link.ecn_percent:g}"
     return None
 
 
@@ -251,6 +262,7 @@ def _link(at: int, link: LinkProfile, planned: Sequence[Node]) -> dict[str, Any]
         "bridges": list(dict.fromkeys([top, *access])),
         "mtu_bytes": link.mtu_bytes,
         "loss_percent": link.loss_percent,
+        "ecn_percent": link.ecn_percent,
         "switch_shape": switch_shape(link),
         "ports": [
             {

@@ -13,8 +13,9 @@ from rocelab.report.catalogue import SeriesStyle
 from rocelab.report.gallery import DataTable, Figure, Section
 from rocelab.report.model import RunModel
 from rocelab.report.panels_figure import Panels, Point, panels_height_px, panels_spec
-from rocelab.results import FLOWS_LEVEL, SETTINGS_MARK, SLOWDOWN_METRIC, Sample, settings_of
+from rocelab.results import FLOWS_LEVEL, SLOWDOWN_METRIC, Sample
 from rocelab.stats import text
+from rocelab.variants import SETTINGS_MARK, settings_of
 
 _TEXT = (
     "Flows arrive at random, whatever the network makes of those before. Slowdown is how many times as long a flow "

@@ -393,6 +393,8 @@ def link_title(link: LinkInfo) -> str:
         parts.append(f"MTU {link.mtu_bytes}")
     if link.loss_percent is not None:
         parts.append(f"{link.loss_percent:g} % loss")
+    if link.ecn_percent is not None:
+        parts.append(f"marks from {link.ecn_percent:g} % of its rate")
     return f"{link.id} ({', '.join(parts)})"
 
 

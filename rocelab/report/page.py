@@ -308,6 +308,8 @@ def _link_words(link: LinkInfo) -> str:
         words.append(f"uplinks shaped to {text.quantity(link.uplink_rate_mbps, 'Mbps')}")
     if link.loss_percent is not None:
         words.append(losses.loss_words(link))
+    if link.ecn_percent is not None:
+        words.append(f"ECN capable packets marked from {link.ecn_percent:g} % of a port's rate on")
     words += [f"{name.replace('_', ' ')} {value}" for name, value in link.facts.items()]
     return ", ".join(words)
 

@@ -54,6 +54,7 @@ class LinkTable(Table):
     uplink_rate_mbps: Annotated[float, Field(gt=0, le=400_000, strict=False)] | None = None
     gso_max_bytes: PositiveInt | None = None
     loss_percent: Annotated[float, Field(ge=0, le=LOSS_PERCENT_MAX, strict=False)] | None = None
+    ecn_percent: Annotated[float, Field(gt=0, le=100, strict=False)] | None = None
 
     def profile(self) -> LinkProfile:
         """The same for the fabric."""
@@ -68,6 +69,7 @@ class LinkTable(Table):
             uplink_rate_mbps=self.uplink_rate_mbps,
             gso_max_bytes=self.gso_max_bytes,
             loss_percent=self.loss_percent,
+            ecn_percent=self.ecn_percent,
         )
 
 

@@ -10,7 +10,8 @@ from typing_extensions import override
 
 from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
-from rocelab.results import FLOWS_LEVEL, StepKey, setting_name
+from rocelab.results import FLOWS_LEVEL, StepKey
+from rocelab.variants import setting_name
 from rocelab.virtual.flow_tables import FlowsTable, Setting
 from rocelab.virtual.packets import PacketStep
 from rocelab.virtual.schema import Topology, VirtualStudy

@@ -21,7 +21,7 @@ from pyroute2.netlink.rtnl import RTM_NEWQDISC, RTM_SETLINK, TC_H_ROOT
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
-from rocelab.fabric.keeper import kernel, loss
+from rocelab.fabric.keeper import kernel, loss, marks
 
 #: linux/if_addr.h: the address is usable at once, without duplicate address detection.
 IFA_F_NODAD = 0x02
@@ -32,6 +32,7 @@ LINKLAYER_ETHERNET = 1
 #: What a frame occupies on an Ethernet cable beyond what the kernel counts (which includes the
 #: 14-byte header): check sequence 4, preamble and start 8, gap 12 (IEEE 802.3).
 FRAME_OVERHEAD_BYTES = 24
+ETHERNET_HEADER_BYTES = 14
 #: The shortest frame (64 bytes with its check sequence) with preamble and gap.
 FRAME_MIN_BYTES = 84
 #: Far more than the second by which the kernel may delay news of a link.
@@ -46,6 +47,11 @@ _MODULE_HINT = (
 _LOSS_HINT = (
     "loss_percent needs nftables in the kernel, with its table of devices and its random numbers "
     "(CONFIG_NF_TABLES_NETDEV, CONFIG_NFT_NUMGEN): load the modules nf_tables and nft_numgen as root."
+)
+
+_MARKS_HINT = (
+    "ecn_percent needs nftables in the kernel, with its table of bridges and its limits "
+    "(CONFIG_NF_TABLES_BRIDGE, CONFIG_NFT_LIMIT): load the modules nf_tables and nft_limit as root."
 )
 
 
@@ -168,6 +174,8 @@ def _build_link(netlink: Any, link: Mapping[str, Any], network_fds: Mapping[str,
         netlink.link("set", index=bridge, state="up")
     if link["loss_percent"] is not None:
         _lose_packets(netlink, link)
+    if link["ecn_percent"] is not None:
+        _mark_packets(link)
 
 
 def _lose_packets(netlink: Any, link: Mapping[str, Any]) -> None:
@@ -183,6 +191,16 @@ def _lose_packets(netlink: Any, link: Mapping[str, Any]) -> None:
         loss.add(link["id"], names, round(link["loss_percent"] / 100 * loss.PARTS))
     except OSError as error:
         raise kernel.KernelError(f"making {link['id']} lose packets", error.errno or 0, _LOSS_HINT) from error
+
+
+def _mark_packets(link: Mapping[str, Any]) -> None:
+    """Mark packets at the ports of a switch that nodes are at. They count as if each was as large as it can be."""
+    packet_bytes = link["mtu_bytes"] + ETHERNET_HEADER_BYTES + FRAME_OVERHEAD_BYTES
+    packets_per_s = int(link["switch_shape"]["rate_bytes_per_s"] * link["ecn_percent"] / 100 / packet_bytes)
+    try:
+        marks.add(link["id"], [port["switch_interface"] for port in link["ports"]], max(1, packets_per_s))
+    except OSError as error:
+        raise kernel.KernelError(f"making {link['id']} mark packets", error.errno or 0, _MARKS_HINT) from error
 
 
 def _add_bridge(netlink: Any, name: str) -> int:

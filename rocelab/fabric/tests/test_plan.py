@@ -134,6 +134,9 @@ def test_one_switch_has_no_uplinks() -> None:
         ([LinkProfile("x", "direct", loss_percent=1)], ["a", "b"], "loss_percent belongs to a link with a switch"),
         ([LinkProfile("x", "bridge", loss_percent=-1)], ["a"], "loss_percent is 0 to 50, not -1"),
         ([LinkProfile("x", "bridge", loss_percent=51)], ["a"], "loss_percent is 0 to 50, not 51"),
+        ([LinkProfile("x", "bridge", ecn_percent=85)], ["a"], "ecn_percent belongs to kind 'bridge' with rate_mbps"),
+        ([LinkProfile("x", "direct", rate_mbps=1000, ecn_percent=85)], ["a", "b"], "ecn_percent belongs to kind"),
+        ([LinkProfile("x", "bridge", rate_mbps=1000, ecn_percent=0)], ["a"], "above 0, and at most 100, not 0"),
         ([LinkProfile("x", "two-level")], ["a"], "a two-level link needs nodes_per_switch"),
         ([LinkProfile("x", "two-level", nodes_per_switch=0)], ["a"], "nodes_per_switch is 1 to 250, not 0"),
         (

@@ -9,7 +9,8 @@ from rocelab.report import documents, flows
 from rocelab.report.model import RunModel
 from rocelab.report.render import svg
 from rocelab.report.tests.synthetic import make_info
-from rocelab.results import FLOWS_LEVEL, Sample, setting_name
+from rocelab.results import FLOWS_LEVEL, Sample
+from rocelab.variants import setting_name
 
 _SAMPLE = Sample(
     study="s",

@@ -27,7 +27,7 @@ def line_with(text: str, part: str) -> int:
             "rate_mbps = 100",
             "rate_mpbs = 100",
             "link[2].rate_mpbs",
-            "did you mean 'rate_mbps'? Allowed: gso_max_bytes, id, kind,",
+            "did you mean 'rate_mbps'? Allowed: ecn_percent, gso_max_bytes, id,",
         ),
         ('title = "A', 'titel = "A', "titel", "did you mean 'title'?"),
         ("repetitions = 2", 'repetitions = "2"', "repetitions", '"2" is not allowed; it should be a valid integer'),
