@@ -88,6 +88,7 @@ CONDITIONS: Final[Mapping[str, str]] = {
     "-ipv6": "over IPv6",
     "-roce-v1": "over RoCE v1",
     "-without-net-raw": "without CAP_NET_RAW",
+    "-without-dcqcn": "without DCQCN",
 }
 
 

@@ -45,6 +45,10 @@ FLOWS_LEVEL = "flows"
 """The level whose samples are of flows that arrive at random: by the greatest size of a bin of flows, or of all."""
 SLOWDOWN_METRIC = "slowdown"
 """How many times as long flows take as alone on the empty network."""
+SHARING_TEST = "sharing"
+"""Flows of several kinds at the same time on one link, at the level network: each mix is a variant."""
+FLOW_METRIC, QUEUE_METRIC, QUEUE_LOST_METRIC = "flow_mbps", "round_trip_ms", "round_trips_lost_percent"
+"""Of a mix: what each flow had; what datagrams met that another node sent meanwhile."""
 
 _NETWORK_OVER_NODES = frozenset({"incast", "bisection", "permutation"})
 _RUN_FILE = "run.json"

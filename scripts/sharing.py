@@ -27,6 +27,7 @@ from rocelab.fabric.base import FabricError, LaunchError, Node
 from rocelab.fabric.emulated import up
 from rocelab.stats import text
 from rocelab.study.provenance import provenance
+from rocelab.tools import queue_probe
 from rocelab.tools.base import MAIN_METRIC, Method, Reading, Request, Test, ToolError
 from rocelab.tools.interconnects import urxe
 from rocelab.tools.perftest import Perftest
@@ -51,7 +52,6 @@ WINDOW_S: Final = 0.4
 #: A stream has its pace after its first second.
 SETTLE_S: Final = 1.0
 SECONDS: Final = 3
-PROBE: Final = (sys.executable, str(Path(__file__).resolve().parent / "sharing_probe.py"))
 
 
 class Key(NamedTuple):
@@ -184,11 +184,11 @@ def _shared(stand: Stand, shared: Shared) -> Values:
     ]
     port = stand.port()
     with ExitStack() as ends:
-        ends.callback(stand.start(stand.receiver, [*PROBE, "answer", str(port)]).stop)
+        ends.callback(stand.start(stand.receiver, queue_probe.command("answer", str(port))).stop)
         pids = stand.streams(pairs, ends)
         time.sleep(SETTLE_S)
         address = stand.receiver.addresses[SWITCH.id]
-        probe = stand.start(third, [*PROBE, "ask", address, str(port), str(SECONDS)])
+        probe = stand.start(third, queue_probe.command("ask", address, str(port), str(SECONDS)))
         ends.callback(probe.stop)
         rates = rates_mbps(stand.watch(SECONDS + 1, 1.0).result(), pids)
         asked = probe.wait(LIMIT_S)

@@ -22,6 +22,7 @@ from rocelab.results import LinkInfo
 from rocelab.study.availability import measurable
 from rocelab.study.levels import level_of
 from rocelab.study.schema import AllPairsTable, AnyTest, CloudTable, FabricTable, LinkTable, MeshTable, Study, TcpTable
+from rocelab.study.sharing_tables import SharingTable
 from rocelab.study.steps import PairStep, RoundStep, Step
 from rocelab.tools.base import Method
 from rocelab.tools.loaded import Loaded
@@ -99,6 +100,8 @@ def _fitting(test: AnyTest, hosts: int) -> tuple[AnyTest | None, str | None]:
     """The test with as many nodes as there are hosts; None if it cannot be there. And what is to be said about it."""
     if isinstance(test, CloudTable):
         return None, "HDFS, HBase and Spark are not measured on hosts: rocelab does not start their daemons there."
+    if isinstance(test, SharingTable):
+        return None, "How flows share a link is not measured on hosts: their links have others' traffic, too."
     if isinstance(test, AllPairsTable) and test.nodes is None:
         return test.model_copy(update={"nodes": hosts}), None
     if isinstance(test, MeshTable):

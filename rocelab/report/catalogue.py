@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rocelab import peers
-from rocelab.results import FLOWS_LEVEL, MESH_TEST, runs_over_nodes
+from rocelab.results import FLOWS_LEVEL, MESH_TEST, SHARING_TEST, runs_over_nodes
 from rocelab.stats import SeriesKey
 
 NAS_LEVEL = "nas"
@@ -243,14 +243,19 @@ _MPI_TEXTS = {
 }
 
 
+def has_own_section(key: SeriesKey) -> bool:
+    """Whether a series is over something else than message sizes."""
+    return runs_over_nodes(key.level, key.test) or (key.level, key.test) == ("network", SHARING_TEST)
+
+
 def tests_of(keys: list[SeriesKey]) -> list[Test]:
     """The sections for these series: known tests in the order of this file, new ones behind as they came.
 
-    What runs over the number of nodes has a section of its own; and so have the levels cloud and flows, whose
-    links are compared with each other.
+    What runs over the number of nodes, or shares a link, has a section of its own. So have the levels cloud and flows,
+    whose links are compared with each other.
     """
     others = ("cloud", FLOWS_LEVEL)
-    keys = [key for key in keys if not runs_over_nodes(key.level, key.test) and key.level not in others]
+    keys = [key for key in keys if not has_own_section(key) and key.level not in others]
     present = {(key.level, key.test) for key in keys if not key.metric.startswith("cpu_")}
     known = [test for test in _TESTS if (test.level, test.test) in present]
     names = {(test.level, test.test) for test in known}

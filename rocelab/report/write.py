@@ -20,6 +20,7 @@ from rocelab.report import (
     page,
     redrawn,
     render,
+    sharing,
     sizeless,
 )
 from rocelab.report.gallery import Figure
@@ -61,6 +62,7 @@ def write_report(
         *all_pairs.sections(pairs),
         *nas.sections(model),
         *meshes.sections(model),
+        *sharing.sections(model),
         *flows.sections(model),
         *gallery.sections(model),
         *sizeless.sections(model),

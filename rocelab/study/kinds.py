@@ -13,12 +13,15 @@ from rocelab.study.meshes import MeshExecutor
 from rocelab.study.own import OwnExecutor
 from rocelab.study.own_steps import OwnStep
 from rocelab.study.pairs import PairExecutor
+from rocelab.study.sharing import SharingExecutor
+from rocelab.study.sharing_steps import SharingStep
 from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, RoundStep, Step
 
 EXECUTORS: Final[Mapping[type[Step], type[StepExecutor[Any]]]] = {
     PairStep: PairExecutor,
     JobStep: JobExecutor,
     MeshStep: MeshExecutor,
+    SharingStep: SharingExecutor,
     RoundStep: RoundExecutor,
     OwnStep: OwnExecutor,
     CloudStep: CloudExecutor,

@@ -11,8 +11,10 @@ from typing_extensions import override
 from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.fabric.plan import LOSS_PERCENT_MAX, NODES_MAX
+from rocelab.results import SHARING_TEST
 from rocelab.study.flows import FLOW_TESTS, FlowTest
 from rocelab.study.own_tables import ProgramTable, VirtualTable
+from rocelab.study.sharing_tables import SharingTable
 from rocelab.study.tables import (
     BUDGET_MAX_MINUTES,
     RANKS_PER_NODE_MAX,
@@ -318,6 +320,8 @@ LEVEL_TAGS: Mapping[str, str] = {
 }
 #: The mesh of the network level has a table of its own, too.
 MESH_TAG = "network mesh"
+#: And so have flows that share a link.
+SHARING_TAG = "network sharing"
 #: And so have the flows of the virtual fabric.
 FLOWS_TAG = "level flows"
 #: And so have the tests of the level cloud; one that is not known is taken for the first.
@@ -336,6 +340,8 @@ def _level_tag(value: Any) -> str | None:
     level = table.get("level", "network")
     if level == "network" and table.get("test") in FLOW_TESTS:
         return MESH_TAG
+    if level == "network" and table.get("test") == SHARING_TEST:
+        return SHARING_TAG
     if level == "cloud" and isinstance(table.get("test"), str):
         return CLOUD_TAGS.get(table["test"], LEVEL_TAGS["cloud"])
     return LEVEL_TAGS.get(level) if isinstance(level, str) else None
@@ -344,6 +350,7 @@ def _level_tag(value: Any) -> str | None:
 AnyTest = Annotated[
     Annotated[TestTable, Tag("level network")]
     | Annotated[MeshTable, Tag(MESH_TAG)]
+    | Annotated[SharingTable, Tag(SHARING_TAG)]
     | Annotated[MpiTestTable, Tag("level mpi")]
     | Annotated[NasTable, Tag("level nas")]
     | Annotated[DfsioTable, Tag("cloud testdfsio")]

@@ -116,8 +116,11 @@ def _verbs(
             program("send", "bandwidth"), path_mtu_bytes=mtu_bytes
         )
     methods["bandwidth", "write-200qp"] = dataclasses.replace(program("write", "bandwidth"), queue_pairs=200)
-    mesh = WriteMesh(runner, rdma_cm, transport)
-    return Interconnect(name, title, methods | _busy(methods, _CONDITIONED), {"write": mesh})
+    meshes: dict[str, MeshMethod] = {"write": WriteMesh(runner, rdma_cm, transport)}
+    # iWARP's packets are those of TCP.
+    if runner is not None and transport != "iwarp":
+        meshes["write-without-dcqcn"] = WriteMesh(runner, rdma_cm, transport, dcqcn=False)
+    return Interconnect(name, title, methods | _busy(methods, _CONDITIONED), meshes)
 
 
 def _restricted(methods: Mapping[tuple[Test, str], Method]) -> dict[tuple[Test, str], Method]:

@@ -18,6 +18,8 @@ from rocelab.tools.perftest import numbers_of, verbs_command, verbs_executables
 
 #: The value that a mesh is about, summed over its nodes; also the metric of a sample that failed.
 MESH_METRIC = ("throughput_mbps", "Mbps")
+#: Packets say then that they are not ECN capable, so no switch marks them.
+_WITHOUT_DCQCN = ("env", "URXE_DCQCN=off")
 _MBPS = 1e6
 _MIB = 1 << 20
 #: perftest prints MiB/s with two decimals.
@@ -95,6 +97,8 @@ class WriteMesh:
     rdma_cm: bool = False
     transport: UrxeTransport = "roce-v2"
     """What urxe's device speaks."""
+    dcqcn: bool = True
+    """Whether urxe reacts to marks of switches; a device that is there does what it is set to."""
     tool: str = "ib_write_bw"
     pair_s: float = 0.15
     head_start_s: float = 1.0
@@ -120,6 +124,7 @@ class WriteMesh:
 
     def _command(self, request: MeshRequest, interface: str, device: DevicePort | None) -> list[str]:
         return [
+            *(() if self.dcqcn else _WITHOUT_DCQCN),
             *verbs_command(self.tool, self.runner, interface, device, 0, transport=self.transport),
             *("-F", "-p", str(request.port), *(["-R"] if self.rdma_cm else [])),
             *("-q", str(request.parallel), "-s", str(request.size_bytes), f"--tclass={request.traffic_class}"),

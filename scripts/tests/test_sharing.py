@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import socket
-import threading
 from collections.abc import Mapping
 
 import pytest
 from rocelab.tools.base import Output, Request, ToolError
 
 import sharing
-import sharing_probe
 import sharing_stand
 from sharing_stand import SharingError, Snapshot
 from sharing_ucx import UcxThreads
@@ -97,22 +94,6 @@ def test_a_row_has_the_median_the_least_and_the_most() -> None:
         "what,condition,metric,unit,median,low,high,repetitions",
         '"SEND, IPv4",64 B,latency,us,3,1,12346,3',
     ]
-
-
-def test_the_third_party_has_a_round_trip_of_each_question() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("127.0.0.1", 0))
-        answering = threading.Thread(target=_answer_all_but_the_first, args=(other,), daemon=True)
-        answering.start()
-        round_trips_ms = sharing_probe.ask("127.0.0.1", other.getsockname()[1], 0.02)
-        answering.join(60)
-    assert round_trips_ms[0] is None
-    assert all(each is not None and each > 0 for each in round_trips_ms[1:2])
-
-
-def _answer_all_but_the_first(other: socket.socket) -> None:
-    other.recvfrom(64)
-    other.sendto(*other.recvfrom(64))
 
 
 # Of ucx_perftest 1.13: one thread, and two.

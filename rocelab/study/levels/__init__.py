@@ -15,6 +15,7 @@ from rocelab.study.levels.jobs import MpiLevel, NasLevel
 from rocelab.study.levels.meshes import MeshLevel
 from rocelab.study.levels.pairs import PairLevel
 from rocelab.study.levels.programs import ProgramLevel
+from rocelab.study.levels.sharing import SharingLevel
 from rocelab.study.own_tables import ProgramTable
 from rocelab.study.schema import (
     AllPairsTable,
@@ -27,12 +28,14 @@ from rocelab.study.schema import (
     TestTable,
     YcsbTable,
 )
+from rocelab.study.sharing_tables import SharingTable
 
 __all__ = ["Level", "level_of", "wrong_variants"]
 
 _LEVELS: Final[Mapping[type, Level[Any]]] = {
     TestTable: PairLevel(),
     MeshTable: MeshLevel(),
+    SharingTable: SharingLevel(),
     AllPairsTable: AllPairsLevel(),
     MpiTestTable: MpiLevel(),
     NasTable: NasLevel(),

@@ -74,7 +74,7 @@ def good(start: Start) -> Outcome:
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if "fabric" not in request.keywords:
-        monkeypatch.setattr("rocelab.study.meshes.time.sleep", lambda _: None)
+        monkeypatch.setattr("rocelab.study.together.time.sleep", lambda _: None)
 
 
 def execute(
@@ -158,7 +158,7 @@ def test_a_connection_that_waited_is_idle_and_many_fail_the_mesh() -> None:
     fabric = FakeFabric((step.link,), node_count=8)
     reading = MeshExecutor(Setting(fabric, FakeLauncher(waiting))).execute(step, None).reading
     assert reading is not None
-    assert reading.idle_connections == 1
+    assert reading.moved.idle == 1
 
 
 def test_a_hang_ends_with_everything_stopped() -> None:
@@ -234,7 +234,7 @@ def test_a_mesh_counts_where_nothing_is_known_of_its_packets() -> None:
 
     _, done = execute(without_stat, soft_roce(3))
     assert done.reading is not None
-    assert done.reading.events == ({}, {}, {})
+    assert done.reading.moved.events == ({}, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,12 @@ def test_a_mesh_counts_where_nothing_is_known_of_its_packets() -> None:
             "3 nodes have not: take an even",
         ),
         ("nodes = [3, 2]", "nods = [3]", "test[1].nods", "did you mean 'nodes'?"),
-        ('soft-roce = ["write"]', 'soft-roce = ["send"]', "test[1].variants.soft-roce", "Allowed: write"),
+        (
+            'soft-roce = ["write"]',
+            'soft-roce = ["send"]',
+            "test[1].variants.soft-roce",
+            "Allowed: write, write-",
+        ),
         (
             'kind = "two-level"\nrate_mbps = 20\nnodes_per_switch = 2',
             'kind = "direct"',

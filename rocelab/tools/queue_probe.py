@@ -1,10 +1,10 @@
 """What a third party feels of a busy link: round trips of UDP datagrams that are sent at fixed times.
 
-Usage: scripts/sharing_probe.py answer PORT
-       scripts/sharing_probe.py ask ADDRESS PORT SECONDS   (prints JSON)
+Usage: queue_probe.py answer PORT
+       queue_probe.py ask ADDRESS PORT SECONDS   (prints JSON)
 
 A datagram is sent every 10 ms, whether or not the one before has come back, so that a full queue is seen as often as
-an empty one. scripts/sharing.py starts both ends on the nodes of its fabric.
+an empty one. Both ends are this file, started on nodes of an emulated fabric, which have the machine's files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 EVERY_S = 0.01
 #: How long an answer may take after the last question.
 LAST_S = 0.5
 #: 64 bytes, as the latency tests have: a number, and what fills up.
 _DATAGRAM = struct.Struct("!Q56x")
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of an end. It needs nothing but Python's own modules, and so is there sooner."""
+    return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), *arguments]
 
 
 def answer(port: int) -> None:
@@ -62,9 +68,9 @@ def _main(arguments: Sequence[str]) -> int:
         case ["answer", port]:
             answer(int(port))
         case ["ask", address, port, seconds]:
-            print(json.dumps(ask(address, int(port), float(seconds))))
+            sys.stdout.write(json.dumps(ask(address, int(port), float(seconds))))
         case _:
-            print(__doc__, file=sys.stderr)
+            sys.stderr.write(__doc__ or "")
             return 2
     return 0
 
