@@ -126,15 +126,15 @@ def _is_within(times: float) -> bool:
 def _shares_figure(model: RunModel, link: LinkInfo, mixes: Sequence[_Mix]) -> Figure:
     dots = []
     for mix in mixes:
-        for kind in mix.flows if mix.count > 1 else ():
-            for flow in _flow_names(kind):
-                summary = spread(mix.times_even(flow))
-                words = _range(text.times(summary.median), mix.times_even(flow))
-                ends = (summary.median, summary.low, summary.high)
-                dots.append(Dot(_name(model, mix), _style(model, kind).label, flow, *ends, words))
+        every = [(kind, flow) for kind in mix.flows for flow in _flow_names(kind)]
+        for place, (kind, flow) in enumerate(every if mix.count > 1 else ()):
+            summary = spread(mix.times_even(flow))
+            words = _range(text.times(summary.median), mix.times_even(flow))
+            ends = (summary.median, summary.low, summary.high)
+            dots.append(Dot(_name(model, mix), _style(model, kind).label, place, *ends, words))
     kinds = {_style(model, kind).label: _style(model, kind) for mix in mixes for kind in mix.flows if mix.count > 1}
     title, subtitle = "Share of each flow", link_title(link)
-    shown = Dots(title, subtitle, dots, tuple(kinds.values()), "Times an even share", (1 / BOUND, BOUND), log=True)
+    shown = Dots(title, subtitle, dots, tuple(kinds.values()), "Times an even share", (1 / BOUND, BOUND))
     words = " ".join(f"{dot.row}, {dot.series}: {dot.words}." for dot in dots)
     return _figure(f"sharing-{link.id}", shown, words, _shares_table(model, link, mixes))
 
@@ -142,13 +142,13 @@ def _shares_figure(model: RunModel, link: LinkInfo, mixes: Sequence[_Mix]) -> Fi
 def _queue_figure(model: RunModel, link: LinkInfo, mixes: Sequence[_Mix]) -> Figure:
     dots = []
     for mix in mixes:
-        for style, statistic in ((_MEDIAN, "median"), (_TAIL, "p99")):
+        for place, (style, statistic) in enumerate(((_MEDIAN, "median"), (_TAIL, "p99"))):
             found = mix.of(QUEUE_METRIC, statistic)
             summary = spread(found)
             ends = (summary.median, summary.low, summary.high)
-            dots.append(Dot(_name(model, mix), style.label, style.label, *ends, _milliseconds(found)))
+            dots.append(Dot(_name(model, mix), style.label, place, *ends, _milliseconds(found)))
     title, subtitle = "Round trip of a datagram meanwhile", link_title(link)
-    shown = Dots(title, subtitle, dots, (_MEDIAN, _TAIL), "Round trip, ms", None, log=True)
+    shown = Dots(title, subtitle, dots, (_MEDIAN, _TAIL), "Round trip, ms", None)
     words = " ".join(f"{dot.row}, {dot.series}: {dot.words}." for dot in dots)
     return _figure(f"sharing-queue-{link.id}", shown, words, _queue_table(model, link, mixes))
 

@@ -24,9 +24,10 @@ class Dot:
     """A median with its range, and how it reads when pointed at."""
 
     row: str
+    """Its name, each part of which, from ", " on, has a line of its own."""
     series: str
-    place: str
-    """Dots of a row with the same are at the same height."""
+    place: int
+    """Dots of a row with the same are at the same height, those with 0 at the top."""
     value: float
     low: float
     high: float
@@ -44,7 +45,6 @@ class Dots:
     axis_title: str
     band: tuple[float, float] | None
     """What lies between these is within."""
-    log: bool
 
 
 def _rows(shown: Dots) -> list[str]:
@@ -53,8 +53,18 @@ def _rows(shown: Dots) -> list[str]:
 
 def dots_height_px(shown: Dots) -> int:
     """As much as its rows need."""
-    most = max((len({dot.place for dot in shown.dots if dot.row == row}) for row in _rows(shown)), default=1)
-    return len(_rows(shown)) * max(_ROW_MIN_PX, most * _DOT_PX + _DOT_PX)
+    return len(_rows(shown)) * max(_ROW_MIN_PX, (_most(shown) + 1) * _DOT_PX)
+
+
+def _most(shown: Dots) -> int:
+    """How many places a row has."""
+    return max((dot.place for dot in shown.dots), default=0) + 1
+
+
+def _centred(shown: Dots) -> list[int]:
+    """The place of each dot so that those of each row are in its middle."""
+    last = {row: max(dot.place for dot in shown.dots if dot.row == row) for row in _rows(shown)}
+    return [dot.place + (_most(shown) - 1 - last[dot.row]) // 2 for dot in shown.dots]
 
 
 def _ticks(ends: Sequence[float]) -> list[float]:
@@ -70,11 +80,11 @@ def dots_spec(shown: Dots, *, interactive: bool) -> dict[str, Any]:
     )
     colours = alt.Scale(domain=labels, range=[style.colour for style in shown.styles])
     shapes = alt.Scale(domain=labels, range=[style.shape for style in shown.styles])
-    axis = alt.Axis(title=None, labelLimit=200 if interactive else 320, ticks=False, domain=False)
-    places = list(dict.fromkeys(dot.place for dot in shown.dots))
+    axis = alt.Axis(title=None, labelExpr="split(datum.label, ', ')", labelLimit=230, ticks=False, domain=False)
+    places = list(range(_most(shown)))
     base = alt.Chart(alt.NamedData("points")).encode(
         y=alt.Y("row:N", sort=_rows(shown), axis=axis, scale=alt.Scale(paddingInner=0.25)),
-        yOffset=alt.YOffset("place:N", sort=places),
+        yOffset=alt.YOffset("place:N", sort=places, scale=alt.Scale(domain=places)),
         color=alt.Color("series:N", scale=colours, legend=legend),
         tooltip=[
             alt.Tooltip("row:N", title="Flows at once"),
@@ -84,7 +94,7 @@ def dots_spec(shown: Dots, *, interactive: bool) -> dict[str, Any]:
     )
     band = shown.band or ()
     ends = [*band, *(end for dot in shown.dots for end in (dot.low, dot.high) if end > 0)] or [1.0]
-    scale = alt.Scale(type="log", nice=False, padding=12) if shown.log else alt.Scale(zero=False, padding=12)
+    scale = alt.Scale(type="log", nice=False, padding=12)
     x_axis = alt.Axis(title=shown.axis_title, format=",~g", values=_ticks(ends), labelOverlap="greedy")
     layers: list[alt.Chart] = []
     if band:
@@ -104,13 +114,13 @@ def dots_spec(shown: Dots, *, interactive: bool) -> dict[str, Any]:
         {
             "row": dot.row,
             "series": dot.series,
-            "place": dot.place,
+            "place": place,
             "value": dot.value,
             "low": dot.low,
             "high": dot.high,
             "words": dot.words,
         }
-        for dot in shown.dots
+        for dot, place in zip(shown.dots, _centred(shown), strict=True)
     ]
     datasets: dict[str, list[dict[str, Any]]] = {"points": points}
     if band:

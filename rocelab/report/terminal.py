@@ -11,7 +11,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from rocelab.claims import Verdict, null_words
-from rocelab.report import all_pairs, catalogue, clouds, difference, meshes, nas, source_tables, summary, transports
+from rocelab.report import (
+    all_pairs,
+    catalogue,
+    clouds,
+    difference,
+    meshes,
+    nas,
+    sharing,
+    source_tables,
+    summary,
+    transports,
+)
 from rocelab.report.bars import Held, Point
 from rocelab.report.difference import Difference, SeriesDifference
 from rocelab.report.gallery import DataTable
@@ -42,7 +53,8 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
                 console.print(table)
         # What is simulated is held against nothing else.
         simulated = summary.chosen_sizes_tables(model, link, "program") if model.info.fabric == SIMULATED else ()
-        for each in (*simulated, *nas.brief_tables(model, link), *meshes.tables(model, link)):
+        shared = sharing.tables(model, link)
+        for each in (*simulated, *nas.brief_tables(model, link), *meshes.tables(model, link), *shared):
             console.print(_words_table(each))
     for each in (*clouds.tables(model), *source_tables.tables(model), *transports.tables(model)):
         console.print(_words_table(each))
