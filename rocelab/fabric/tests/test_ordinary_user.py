@@ -32,7 +32,7 @@ from rocelab.fabric.base import LinkProfile
 from rocelab.launch.namespace import NamespaceLauncher
 from rocelab.launch.reception import Receptions, unavailable
 assert os.getuid() == {NOBODY}, os.getuid()
-links = [LinkProfile("direct", "direct"), LinkProfile("lan", "bridge", rate_mbps=100, loss_percent=0)]
+links = [LinkProfile("direct", "direct"), LinkProfile("lan", "bridge", rate_mbps=100, loss_percent=0, ecn_percent=85)]
 with emulated.up(links, name=sys.argv[1]) as fabric:
     launcher = NamespaceLauncher(fabric)
     for here, there in (fabric.nodes, fabric.nodes[::-1]):

@@ -118,6 +118,26 @@ def test_meshes_are_as_large_as_there_are_hosts() -> None:
     assert "mesh on 4 nodes is not measured: there are 3 hosts." in notes
 
 
+def test_that_flows_share_no_link_of_hosts_is_said() -> None:
+    shared = """
+[[link]]
+id = "shared"
+kind = "bridge"
+rate_mbps = 1000
+
+[[test]]
+test = "sharing"
+links = ["shared"]
+mixes = [{ soft-roce = 2 }]
+
+[test.variants]
+soft-roce = ["write"]
+"""
+    adapted, notes = studies.adapted(parse(TEXT + shared, "tiny.toml"), rails_of(eth0={}), 4)
+    assert not any(step.test_name == "sharing" for step in plan(adapted))
+    assert any(note.startswith("How flows share a link is not measured on hosts") for note in notes)
+
+
 def test_nothing_of_this_machine_is_in_command_lines_for_hosts() -> None:
     adapted, _ = studies.adapted(study(), rails_of(eth0={}), 2)
     for step in studies.on_hosts(plan(adapted)):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rocelab.claims.tests.test_claims import sample
 from rocelab.report import gallery, sharing
 from rocelab.report.model import RunModel
+from rocelab.report.terminal import print_summary
 from rocelab.report.tests.synthetic import make_info
 from rocelab.report.write import write_report
 from rocelab.results import LinkInfo, RunStore, Sample
@@ -116,6 +119,13 @@ def test_the_figures_show_each_flow_with_the_bounds(model: RunModel) -> None:
 def test_what_shares_a_link_has_no_place_among_the_tests_over_sizes(model: RunModel) -> None:
     assert model.tests == []
     assert gallery.sections(model) == []
+
+
+def test_a_terminal_has_the_same_tables(model: RunModel) -> None:
+    out = io.StringIO()
+    print_summary(Console(file=out, width=200), model)
+    assert "Share of each flow, shared-1g" in out.getvalue()
+    assert "0.50\u00d7 (0.30 to 0.75)" in out.getvalue()
 
 
 def test_a_run_without_it_has_no_such_section(model: RunModel) -> None:
