@@ -56,7 +56,8 @@ impl Inner {
     }
 
     /// Takes a port, any if none is named. One that a program does not choose has to be free for
-    /// TCP, too, if its connections are TCP's, as the program has no other to try. A socket keeps it.
+    /// TCP, too, if its connections are TCP's, as the program has no other to try. A socket keeps
+    /// it.
     fn reserve(&mut self, id: u32, address: SocketAddr, is_stream: bool) -> io::Result<Reserved> {
         if address.port() != 0 {
             return Ok((address.port(), self.reserve_port(id, address)?, None));
