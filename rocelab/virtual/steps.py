@@ -9,8 +9,9 @@ from typing_extensions import override
 
 from rocelab import profiles
 from rocelab.fabric.base import LinkKind, LinkProfile
-from rocelab.results import MESH_TEST, LinkInfo, StepKey, setting_name
+from rocelab.results import MESH_TEST, LinkInfo, StepKey
 from rocelab.study.steps import SingleStep, Step
+from rocelab.variants import setting_name
 from rocelab.virtual.flow_steps import FlowsStep, plan_flows
 from rocelab.virtual.flow_tables import FlowsTable
 from rocelab.virtual.packets import PacketStep
