@@ -108,20 +108,12 @@ impl Attributes {
 
     /// Takes from `other` the attributes that `mask` names (all but the state).
     pub fn merge(&mut self, other: &Self, mask: AttrMask) {
+        use AttrMask as A;
         if mask.contains(AttrMask::ACCESS_FLAGS) {
             self.allow_remote_write = other.allow_remote_write;
             self.allow_remote_read = other.allow_remote_read;
             self.allow_remote_atomic = other.allow_remote_atomic;
             self.allow_flush = other.allow_flush;
-        }
-        if mask.contains(AttrMask::PKEY_INDEX) {
-            self.pkey_index = other.pkey_index;
-        }
-        if mask.contains(AttrMask::PORT) {
-            self.port = other.port;
-        }
-        if mask.contains(AttrMask::QKEY) {
-            self.qkey = other.qkey;
         }
         if mask.contains(AttrMask::ADDRESS_VECTOR) {
             self.dest_gid = other.dest_gid;
@@ -131,42 +123,35 @@ impl Attributes {
             self.flow_label = other.flow_label;
             self.service_level = other.service_level;
         }
-        if mask.contains(AttrMask::PATH_MTU) {
-            self.path_mtu = other.path_mtu;
-        }
-        if mask.contains(AttrMask::DEST_QPN) {
-            self.dest_qp = other.dest_qp;
-        }
-        if mask.contains(AttrMask::RQ_PSN) {
-            self.rq_psn = other.rq_psn;
-        }
-        if mask.contains(AttrMask::SQ_PSN) {
-            self.sq_psn = other.sq_psn;
-        }
-        self.merge_limits(other, mask);
-    }
-
-    fn merge_limits(&mut self, other: &Self, mask: AttrMask) {
-        if mask.contains(AttrMask::MAX_RD_ATOMIC) {
-            self.max_rd_atomic = other.max_rd_atomic;
-        }
-        if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
-            self.max_dest_rd_atomic = other.max_dest_rd_atomic;
-        }
-        if mask.contains(AttrMask::MIN_RNR_TIMER) {
-            self.min_rnr_timer = other.min_rnr_timer;
-        }
-        if mask.contains(AttrMask::TIMEOUT) {
-            self.timeout = other.timeout;
-        }
-        if mask.contains(AttrMask::RETRY_COUNT) {
-            self.retry_count = other.retry_count;
-        }
-        if mask.contains(AttrMask::RNR_RETRY) {
-            self.rnr_retry = other.rnr_retry;
-        }
-        if mask.contains(AttrMask::SQD_NOTIFY) {
-            self.sqd_notify = other.sqd_notify;
+        take(&mut self.path_mtu, other.path_mtu, mask, A::PATH_MTU);
+        take(&mut self.dest_qp, other.dest_qp, mask, A::DEST_QPN);
+        take(&mut self.qkey, other.qkey, mask, A::QKEY);
+        take(&mut self.pkey_index, other.pkey_index, mask, A::PKEY_INDEX);
+        take(&mut self.rq_psn, other.rq_psn, mask, A::RQ_PSN);
+        take(&mut self.sq_psn, other.sq_psn, mask, A::SQ_PSN);
+        take(&mut self.sqd_notify, other.sqd_notify, mask, A::SQD_NOTIFY);
+        for (own, new, bit) in [
+            (&mut self.port, other.port, A::PORT),
+            (
+                &mut self.max_rd_atomic,
+                other.max_rd_atomic,
+                A::MAX_RD_ATOMIC,
+            ),
+            (
+                &mut self.max_dest_rd_atomic,
+                other.max_dest_rd_atomic,
+                A::MAX_DEST_RD_ATOMIC,
+            ),
+            (
+                &mut self.min_rnr_timer,
+                other.min_rnr_timer,
+                A::MIN_RNR_TIMER,
+            ),
+            (&mut self.timeout, other.timeout, A::TIMEOUT),
+            (&mut self.retry_count, other.retry_count, A::RETRY_COUNT),
+            (&mut self.rnr_retry, other.rnr_retry, A::RNR_RETRY),
+        ] {
+            take(own, new, mask, bit);
         }
     }
 
@@ -184,6 +169,13 @@ impl Attributes {
             .into_iter()
             .find(|(bit, bad)| mask.contains(*bit) && *bad)
             .map(|(bit, _)| bit)
+    }
+}
+
+/// Takes a new value if the mask names it.
+fn take<T>(own: &mut T, new: T, mask: AttrMask, bit: AttrMask) {
+    if mask.contains(bit) {
+        *own = new;
     }
 }
 
