@@ -8,7 +8,7 @@ use urxe_wire::Qpn;
 use crate::memory::PdId;
 use crate::qp::PostError;
 use crate::sge::Sge;
-use crate::verbs::{Completion, CompletionKind, DatagramHeader, RecvRequest, WcStatus};
+use crate::verbs::{Completion, CompletionKind, RecvRequest, WcStatus};
 
 /// A queued receive work request.
 #[derive(Clone, Debug)]
@@ -38,18 +38,7 @@ impl RecvWqe {
     /// Its completion, as far as it is known before a message has come.
     #[must_use]
     pub const fn completion(&self, qp: Qpn, status: WcStatus) -> Completion {
-        Completion {
-            wr_id: self.wr_id,
-            status,
-            kind: CompletionKind::Recv,
-            byte_len: 0,
-            qp,
-            immediate: None,
-            invalidated_rkey: None,
-            solicited: false,
-            source_qp: None,
-            header: DatagramHeader::Ipv6,
-        }
+        Completion::new(self.wr_id, status, CompletionKind::Recv, 0, qp)
     }
 }
 

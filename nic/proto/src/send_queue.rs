@@ -6,9 +6,7 @@ use smallvec::SmallVec;
 use urxe_wire::{Operation, Psn, Qpn, Reth, Srqn, Transport};
 
 use crate::sge::Sge;
-use crate::verbs::{
-    Completion, DatagramHeader, Payload, SendData, SendOp, SendRequest, SendTarget, WcStatus,
-};
+use crate::verbs::{Completion, Payload, SendData, SendOp, SendRequest, SendTarget, WcStatus};
 
 /// Data of a work request while it is queued. The sizes keep the common cases free of allocation.
 #[derive(Clone, Debug)]
@@ -218,18 +216,7 @@ impl Wqe {
     }
 
     pub(crate) fn completion(&self, qp: Qpn, status: WcStatus) -> Completion {
-        Completion {
-            wr_id: self.wr_id,
-            status,
-            kind: self.op.kind(),
-            byte_len: self.length,
-            qp,
-            immediate: None,
-            invalidated_rkey: None,
-            solicited: false,
-            source_qp: None,
-            header: DatagramHeader::Ipv6,
-        }
+        Completion::new(self.wr_id, status, self.op.kind(), self.length, qp)
     }
 }
 
@@ -275,8 +262,8 @@ impl SendQueue {
     /// The peer's shared receive queue that a request of an XRC initiator names.
     #[cold]
     pub(crate) fn srqn(&self, position: Position) -> Srqn {
-        let at = usize::try_from(position - self.completed).unwrap_or(usize::MAX);
-        self.srqns.get(at).copied().unwrap_or_default()
+        let srqn = self.srqns.get(self.index(position));
+        srqn.copied().unwrap_or_default()
     }
 
     pub(crate) fn front(&self) -> Option<&Wqe> {
@@ -309,16 +296,17 @@ impl SendQueue {
         clippy::cast_possible_truncation,
         reason = "the distance to the front is below len()"
     )]
-    pub(crate) fn get(&self, position: Position) -> Option<&Wqe> {
-        self.wqes.get((position - self.completed) as usize)
+    const fn index(&self, position: Position) -> usize {
+        (position - self.completed) as usize
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the distance to the front is below len()"
-    )]
+    pub(crate) fn get(&self, position: Position) -> Option<&Wqe> {
+        self.wqes.get(self.index(position))
+    }
+
     pub(crate) fn get_mut(&mut self, position: Position) -> Option<&mut Wqe> {
-        self.wqes.get_mut((position - self.completed) as usize)
+        let index = self.index(position);
+        self.wqes.get_mut(index)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Wqe> {

@@ -384,6 +384,29 @@ impl DatagramHeader {
 }
 
 impl Completion {
+    /// One that says nothing of what came.
+    #[inline]
+    pub(crate) const fn new(
+        wr_id: u64,
+        status: WcStatus,
+        kind: CompletionKind,
+        byte_len: u32,
+        qp: Qpn,
+    ) -> Self {
+        Self {
+            wr_id,
+            status,
+            kind,
+            byte_len,
+            qp,
+            immediate: None,
+            invalidated_rkey: None,
+            solicited: false,
+            source_qp: None,
+            header: DatagramHeader::Ipv6,
+        }
+    }
+
     /// The work queue that it belongs to.
     #[must_use]
     pub const fn side(&self) -> QueueSide {
@@ -457,4 +480,16 @@ pub struct Transmit<'a> {
     pub header: Header,
     /// The payload; padding and ICRC are the caller's.
     pub payload: Payload<'a>,
+}
+
+impl<'a> Transmit<'a> {
+    /// One of a connection.
+    #[inline]
+    pub(crate) const fn connected(header: Header, payload: Payload<'a>) -> Self {
+        Self {
+            address: None,
+            header,
+            payload,
+        }
+    }
 }

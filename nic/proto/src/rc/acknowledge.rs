@@ -324,11 +324,7 @@ impl Acknowledger {
                     let of = *psn;
                     self.replies.pop_front();
                     self.ordered = self.ordered.filter(|ordered| *ordered != of);
-                    Polled::Packet(Transmit {
-                        address: None,
-                        header,
-                        payload: Payload::Empty,
-                    })
+                    Polled::Packet(Transmit::connected(header, Payload::Empty))
                 }
             };
         }
@@ -340,11 +336,7 @@ impl Acknowledger {
         self.note_sent();
         let mut header = connection.header(Operation::Acknowledge, psn);
         header.aeth = Some(Aeth { syndrome, msn });
-        Polled::Packet(Transmit {
-            address: None,
-            header,
-            payload: Payload::Empty,
-        })
+        Polled::Packet(Transmit::connected(header, Payload::Empty))
     }
 }
 
@@ -383,11 +375,7 @@ fn read_responses(job: &mut ReadJob, connection: &Connection, most: u32) -> Run<
         0
     };
     job.sent += more;
-    let first = Transmit {
-        address: None,
-        header,
-        payload,
-    };
+    let first = Transmit::connected(header, payload);
     Run { first, more }
 }
 

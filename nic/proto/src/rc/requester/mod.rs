@@ -355,23 +355,10 @@ impl Requester {
 
     /// Panics with a description if the state contradicts itself.
     pub(crate) fn check_invariants(&self) {
+        let psns = [self.unacked, self.cursor, self.sent_end, self.next];
         assert!(
-            !self.unacked.is_after(self.cursor),
-            "cursor {:?} before unacked {:?}",
-            self.cursor,
-            self.unacked
-        );
-        assert!(
-            !self.cursor.is_after(self.sent_end),
-            "cursor {:?} after sent_end {:?}",
-            self.cursor,
-            self.sent_end
-        );
-        assert!(
-            !self.sent_end.is_after(self.next),
-            "sent_end {:?} after next {:?}",
-            self.sent_end,
-            self.next
+            psns.windows(2).all(|pair| !pair[0].is_after(pair[1])),
+            "not in order: {psns:?}"
         );
         let mut expected = None;
         for wqe in self.queue.iter().take_while(|w| w.is_started()) {

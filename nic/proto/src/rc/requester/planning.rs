@@ -209,7 +209,26 @@ impl Requester {
         if self.fetches.len() >= self.max_fetches {
             return None;
         }
-        let mut header = fetch_header(connection, wqe, first, offset, count);
+        let planned = self.ask_for(now, connection, (position, offset), count)?;
+        note_end(&mut self.fetches, self.cursor);
+        note_end(&mut self.read_ends, self.cursor);
+        Some(Planned {
+            is_again,
+            ..planned
+        })
+    }
+
+    /// A request for `count` responses of the one at `position`, from `offset` on.
+    #[inline]
+    pub(super) fn ask_for(
+        &mut self,
+        now: Instant,
+        connection: &Connection,
+        (position, offset): (Position, u32),
+        count: u32,
+    ) -> Option<Planned> {
+        let wqe = self.queue.get(position)?;
+        let mut header = fetch_header(connection, wqe, self.cursor, offset, count);
         let len = wqe.request_len();
         if connection.transport == Transport::Xrc {
             let srqn = self.queue.srqn(position);
@@ -217,8 +236,6 @@ impl Requester {
         }
         self.handle_sent(now, count);
         self.note_asked();
-        note_end(&mut self.fetches, self.cursor);
-        note_end(&mut self.read_ends, self.cursor);
         Some(Planned {
             position,
             header,
@@ -226,7 +243,7 @@ impl Requester {
             len,
             more: 0,
             ends: true,
-            is_again,
+            is_again: true,
         })
     }
 

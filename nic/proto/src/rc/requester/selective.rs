@@ -13,7 +13,7 @@ use urxe_wire::Psn;
 
 use super::super::early::{EARLY_MAX, Held};
 use super::planning::Planned;
-use super::sending::{fetch_header, note_end};
+use super::sending::note_end;
 use super::{Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{Memory, scatter};
@@ -195,19 +195,7 @@ impl Requester {
         let cursor = self.cursor;
         let next_end = self.read_ends.iter().find(|end| end.is_after(cursor));
         let count = next_end.map_or(count, |end| count.min(distance(*end, cursor)));
-        let header = fetch_header(connection, wqe, cursor, offset, count);
-        let len = wqe.request_len();
-        self.handle_sent(now, count);
-        self.note_asked();
-        Some(Planned {
-            position,
-            header,
-            offset: 0,
-            len,
-            more: 0,
-            ends: true,
-            is_again: true,
-        })
+        self.ask_for(now, connection, (position, offset), count)
     }
 
     /// Whether responses are asked for that are missing.

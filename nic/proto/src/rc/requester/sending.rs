@@ -44,19 +44,12 @@ impl Requester {
     /// The packets that were planned, with their payload.
     #[inline]
     pub(crate) fn packets(&self, planned: &Planned) -> Run<'_> {
-        let payload = self
-            .queue
-            .get(planned.position)
-            .map_or(Payload::Empty, |wqe| {
-                wqe.payload(planned.offset, planned.len)
-            });
-        let first = Transmit {
-            address: None,
-            header: planned.header,
-            payload,
-        };
+        let wqe = self.queue.get(planned.position);
+        let payload = wqe.map_or(Payload::Empty, |wqe| {
+            wqe.payload(planned.offset, planned.len)
+        });
         Run {
-            first,
+            first: Transmit::connected(planned.header, payload),
             more: planned.more,
         }
     }
@@ -318,11 +311,7 @@ pub(super) fn fetch_header(
         } => {
             header.feth = Some(Feth {
                 placement: placement.bits(),
-                selectivity: if len.is_some() {
-                    Feth::RANGE
-                } else {
-                    Feth::REGION
-                },
+                selectivity: len.map_or(Feth::REGION, |_| Feth::RANGE),
             });
             let len = len.unwrap_or(0);
             header.reth = Some(Reth { va, rkey, len });
