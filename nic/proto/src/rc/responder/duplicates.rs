@@ -2,9 +2,9 @@
 
 use super::super::reply::Reply;
 use super::Responder;
-use super::execute::{empty_job, read_job};
+use super::execute::{check_reth, empty_job, read_job};
 use crate::connection::Connection;
-use crate::memory::Memory;
+use crate::memory::{Memory, RemoteAccess};
 use crate::peer::PeerAbilities;
 use crate::time::Instant;
 use urxe_wire::{Operation, Packet, Psn};
@@ -30,9 +30,9 @@ impl Responder {
                     return;
                 };
                 let job = read_job(reth, psn, self.msn, connection, true);
-                let is_old = !psn.add(job.packets).is_after(self.expected);
-                if is_old && self.check_read_source(connection, reth, memory).is_ok() {
-                    let end = psn.add(job.packets);
+                let end = psn.add(job.packets);
+                let is_old = !end.is_after(self.expected);
+                if is_old && check_reth(connection, reth, RemoteAccess::Read, memory).is_ok() {
                     self.repeat(connection, psn, end, Reply::Read(job));
                 }
             }
@@ -47,18 +47,13 @@ impl Responder {
                     .find(|(logged, _)| *logged == psn)
                     .copied();
                 if let Some((psn, original)) = logged {
-                    let msn = self.msn;
-                    self.repeat(
-                        connection,
+                    let reply = Reply::Atomic {
                         psn,
-                        psn.next(),
-                        Reply::Atomic {
-                            psn,
-                            original,
-                            msn,
-                            repeated: true,
-                        },
-                    );
+                        original,
+                        msn: self.msn,
+                        repeated: true,
+                    };
+                    self.repeat(connection, psn, psn.next(), reply);
                 }
             }
             _ => self.owe_urgently(now),

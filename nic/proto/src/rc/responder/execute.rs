@@ -213,7 +213,10 @@ impl Responder {
     ) -> Handled {
         let (rkey, va, left, length) = match (packet.header.reth, &self.inbound) {
             (Some(reth), Inbound::Idle) => {
-                self.check_write_target(connection, reth, memory)?;
+                if !self.limits.allow_write {
+                    return Err(Refusal::Invalid);
+                }
+                check_reth(connection, reth, RemoteAccess::Write, memory)?;
                 (reth.rkey, reth.va, reth.len, reth.len)
             }
             (
@@ -258,25 +261,6 @@ impl Responder {
         Ok(())
     }
 
-    /// Checks the whole target before the first byte is placed. Of a message without data neither
-    /// key nor address are looked at (IBTA 9.7, and programs rely on it to flush a connection).
-    fn check_write_target<M: Memory>(
-        &self,
-        connection: &Connection,
-        reth: Reth,
-        memory: &M,
-    ) -> Handled {
-        if !self.limits.allow_write {
-            return Err(Refusal::Invalid);
-        }
-        if reth.len == 0 {
-            return Ok(());
-        }
-        memory
-            .check_remote(connection.via(), range_of(reth), RemoteAccess::Write)
-            .map_err(|_| Refusal::Access)
-    }
-
     fn finish_write_imm(
         &self,
         connection: &Connection,
@@ -311,27 +295,12 @@ impl Responder {
         if !self.limits.allow_read || !self.has_room_for_reply(connection) {
             return Err(Refusal::Invalid);
         }
-        self.check_read_source(connection, reth, memory)?;
+        check_reth(connection, reth, RemoteAccess::Read, memory)?;
         self.msn = later_msn(self.msn, 1);
         let job = read_job(reth, self.expected, self.msn, connection, false);
         self.expected = self.expected.add(job.packets);
         self.acknowledger.push_reply(Reply::Read(job));
         Ok(())
-    }
-
-    #[expect(clippy::unused_self, reason = "reads beside check_write_target")]
-    pub(super) fn check_read_source<M: Memory>(
-        &self,
-        connection: &Connection,
-        reth: Reth,
-        memory: &M,
-    ) -> Handled {
-        if reth.len == 0 {
-            return Ok(());
-        }
-        memory
-            .check_remote(connection.via(), range_of(reth), RemoteAccess::Read)
-            .map_err(|_| Refusal::Access)
     }
 
     /// The peer promised not to have more READs and atomics outstanding than `max_dest_rd_atomic`.
@@ -358,6 +327,21 @@ pub(super) fn empty_job(first: Psn, msn: u32, connection: &Connection, repeated:
         len: 0,
     };
     read_job(nothing, first, msn, connection, repeated)
+}
+
+/// Whether the peer may do this with the memory it names; no length is of no memory.
+pub(super) fn check_reth<M: Memory>(
+    connection: &Connection,
+    reth: Reth,
+    access: RemoteAccess,
+    memory: &M,
+) -> Handled {
+    if reth.len == 0 {
+        return Ok(());
+    }
+    memory
+        .check_remote(connection.via(), range_of(reth), access)
+        .map_err(|_| Refusal::Access)
 }
 
 fn range_of(reth: Reth) -> RemoteRange {
