@@ -61,6 +61,13 @@ mod tests {
 
     const START: Instant = Instant::from_nanos(1_000_000);
 
+    fn holding(hold_ns: u64) -> Patience {
+        Patience {
+            hold_ns,
+            ..Patience::default()
+        }
+    }
+
     /// How long the next acknowledgement waits, by whole microseconds of looks in vain.
     fn wait_ns(patience: &mut Patience) -> u64 {
         let looks = (0..).map(|look| look * 500);
@@ -82,10 +89,7 @@ mod tests {
 
     #[test]
     fn a_host_that_never_replies_acknowledges_at_once() {
-        let mut patience = Patience {
-            hold_ns: HOLD_MAX_NS,
-            ..Patience::default()
-        };
+        let mut patience = holding(HOLD_MAX_NS);
         for expected in [16_000, 8_000, 4_000, 2_000, 1_000, 500, 0, 0] {
             assert_eq!(wait_ns(&mut patience), expected);
             patience.note_sent(false);
@@ -94,20 +98,14 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_of_a_burst_tells_nothing() {
-        let mut patience = Patience {
-            hold_ns: 4_000,
-            ..Patience::default()
-        };
+        let mut patience = holding(4_000);
         patience.note_sent(true);
         assert_eq!(wait_ns(&mut patience), 4_000);
     }
 
     #[test]
     fn time_in_which_packets_came_is_no_wait() {
-        let mut patience = Patience {
-            hold_ns: 4_000,
-            ..Patience::default()
-        };
+        let mut patience = holding(4_000);
         // The first look in vain comes late.
         assert!(!patience.look(START.after(1_000_000)));
         assert!(!patience.look(START.after(1_003_999)));

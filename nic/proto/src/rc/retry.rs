@@ -308,6 +308,13 @@ mod tests {
         Instant::from_nanos(ms * MS)
     }
 
+    /// When the probe was due that was sent next.
+    fn probed(retry: &mut Retry) -> Instant {
+        let now = retry.deadline().unwrap();
+        assert_eq!(retry.expire(now), Some(Expired::Probe));
+        now
+    }
+
     #[test]
     fn nothing_in_flight_has_no_deadline() {
         assert_eq!(Retry::new(Some(67 * MS), 7, 7).deadline(), None);
@@ -345,8 +352,7 @@ mod tests {
             // An answer in time.
             if start == at(0) {
                 while retry.deadline().unwrap() < at(15) {
-                    let now = retry.deadline().unwrap();
-                    assert_eq!(retry.expire(now), Some(Expired::Probe));
+                    probed(&mut retry);
                 }
                 retry.handle_progress(at(15), true);
             }
@@ -364,10 +370,7 @@ mod tests {
     fn a_timeout_of_zero_probes_for_ever() {
         let mut retry = Retry::new(None, 0, 7);
         retry.handle_sent(at(0));
-        for _ in 0..100 {
-            let now = retry.deadline().unwrap();
-            assert_eq!(retry.expire(now), Some(Expired::Probe));
-        }
+        (0..100).for_each(|_| _ = probed(&mut retry));
     }
 
     /// When a peer that is said to be gone from 5 ms on is given up, and how many probes it gets.
@@ -425,10 +428,7 @@ mod tests {
             retry.handle_sent(at(0));
             retry.handle_gone(at(5));
             answer(&mut retry);
-            for _ in 0..10 {
-                let now = retry.deadline().unwrap();
-                assert_eq!(retry.expire(now), Some(Expired::Probe));
-            }
+            (0..10).for_each(|_| _ = probed(&mut retry));
         }
     }
 
@@ -445,8 +445,7 @@ mod tests {
     fn a_probe_stays_backed_off_until_a_round_trip_was_measured() {
         let mut retry = Retry::new(None, 7, 7);
         retry.handle_sent(at(0));
-        let first = retry.deadline().unwrap();
-        assert_eq!(retry.expire(first), Some(Expired::Probe));
+        let first = probed(&mut retry);
         retry.handle_progress(first, true);
         let second = retry.deadline().unwrap();
         assert_eq!(second.since(first), 2 * PROBE_INITIAL_NS);
@@ -460,8 +459,7 @@ mod tests {
     fn what_a_round_trip_takes_at_least_ends_the_doubling() {
         let mut retry = Retry::new(None, 7, 7);
         retry.handle_sent(at(0));
-        let first = retry.deadline().unwrap();
-        assert_eq!(retry.expire(first), Some(Expired::Probe));
+        let first = probed(&mut retry);
         let answered = first.after(2 * MS);
         retry.handle_at_least(2 * MS);
         retry.handle_progress(answered, true);
