@@ -4,10 +4,9 @@ use urxe_wire::{Psn, Qpn, Transport};
 
 use crate::connection::Connection;
 use crate::memory::Memory;
-use crate::qp::{Outbox, QpStats};
+use crate::qp::Outbox;
 use crate::rc::requester::{Planned, Requester, RequesterLimits};
 use crate::run::Run;
-use crate::send_queue::Position;
 use crate::time::Instant;
 use crate::unreliable::UnreliableSender;
 use crate::verbs::{SendRequest, WcStatus};
@@ -33,60 +32,20 @@ impl Sender {
         }
     }
 
-    /// Takes new limits from `modify` while connected.
-    pub(crate) fn configure(&mut self, limits: RequesterLimits) {
-        if let Self::Reliable(requester) = self {
-            requester.configure(limits);
-        }
-    }
-
-    /// Changes how many packets may be in flight at most.
+    /// The half that waits for answers, if it has one.
     #[inline]
-    pub(crate) fn set_window_max(&mut self, max_packets: u32) {
-        if let Self::Reliable(requester) = self {
-            requester.set_window_max(max_packets);
-        }
-    }
-
-    /// See [`Requester::grant`].
-    pub(crate) fn grant(&mut self, packets: Option<u32>, ack_interval: Option<u32>) {
-        if let Self::Reliable(requester) = self {
-            requester.grant(packets, ack_interval);
-        }
-    }
-
-    /// See [`Requester::progress_since`].
-    pub(crate) fn progress_since(&self, first: Psn) -> Option<(u32, u32)> {
+    pub(crate) const fn reliable(&self) -> Option<&Requester> {
         match self {
-            Self::Reliable(requester) => Some(requester.progress_since(first)),
+            Self::Reliable(requester) => Some(requester),
             Self::Unreliable(_) => None,
         }
     }
 
+    /// The same, to be changed.
     #[inline]
-    pub(crate) fn awaits_answer(&self) -> bool {
-        matches!(self, Self::Reliable(requester) if requester.awaits_answer())
-    }
-
-    /// What it sends at, bits per second, if it can tell.
-    pub(crate) fn rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
+    pub(crate) const fn reliable_mut(&mut self) -> Option<&mut Requester> {
         match self {
-            Self::Reliable(requester) => requester.rate_bps(mtu_bytes),
-            Self::Unreliable(_) => None,
-        }
-    }
-
-    /// Whether much is in flight.
-    #[inline]
-    pub(crate) fn is_streaming(&self) -> bool {
-        matches!(self, Self::Reliable(requester) if requester.is_streaming())
-    }
-
-    /// The same, while much is in flight.
-    #[inline]
-    pub(crate) fn bulk_rate_bps(&self, mtu_bytes: u32) -> Option<u64> {
-        match self {
-            Self::Reliable(requester) => requester.bulk_rate_bps(mtu_bytes),
+            Self::Reliable(requester) => Some(requester),
             Self::Unreliable(_) => None,
         }
     }
@@ -108,20 +67,6 @@ impl Sender {
         }
     }
 
-    /// The position of the next request to be posted.
-    #[inline]
-    pub(crate) fn end_position(&self) -> Position {
-        match self {
-            Self::Reliable(requester) => requester.end_position(),
-            Self::Unreliable(_) => 0,
-        }
-    }
-
-    /// Whether the next packet would be of a request at `position` or behind it.
-    pub(crate) fn is_about_to_send(&self, position: Position) -> bool {
-        matches!(self, Self::Reliable(requester) if requester.is_about_to_send(position))
-    }
-
     pub(crate) fn has_started(&self) -> bool {
         match self {
             Self::Reliable(requester) => requester.has_started(),
@@ -141,37 +86,6 @@ impl Sender {
         match self {
             Self::Reliable(requester) => requester.post(request, length),
             Self::Unreliable(sender) => sender.post(request, length),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Self::Reliable(requester) => requester.poll_timeout(),
-            Self::Unreliable(_) => None,
-        }
-    }
-
-    /// Whether no answer came in time.
-    pub(crate) fn is_silent(&self, now: Instant) -> bool {
-        matches!(self, Self::Reliable(requester) if requester.is_silent(now))
-    }
-
-    pub(crate) fn handle_timeout(
-        &mut self,
-        now: Instant,
-        connection: &Connection,
-        out: &mut Outbox,
-        stats: &mut QpStats,
-    ) {
-        if let Self::Reliable(requester) = self {
-            requester.handle_timeout(now, connection, out, stats);
-        }
-    }
-
-    pub(crate) fn handle_peer_gone(&mut self, now: Instant, psn: Psn) {
-        if let Self::Reliable(requester) = self {
-            requester.handle_peer_gone(now, psn);
         }
     }
 

@@ -10,7 +10,6 @@ use super::{AckMode, QueuePair};
 use crate::control::{Acknowledged, CongestionControl, Feedback, Loss, NotifiedControl};
 use crate::memory::Memory;
 use crate::notification::NotificationPoint;
-use crate::peer::PeerAbilities;
 use crate::run::Run;
 use crate::state::QpState;
 use crate::time::Instant;
@@ -57,7 +56,9 @@ impl QueuePair {
     /// pair that is slowed down is so no more.
     pub fn set_notified_control(&mut self, reaction: Option<Arc<dyn NotifiedControl>>) {
         self.control = None;
-        self.sender.grant(None, None);
+        if let Some(requester) = self.sender.reliable_mut() {
+            requester.grant(None, None);
+        }
         self.congestion = reaction.map(|reaction| {
             Box::new(Congestion::Notified {
                 reaction,
@@ -106,9 +107,10 @@ impl QueuePair {
         else {
             return;
         };
-        let Some((acknowledged, sent)) = self.sender.progress_since(*counted_to) else {
+        let Some(requester) = self.sender.reliable() else {
             return;
         };
+        let (acknowledged, sent) = requester.progress_since(*counted_to);
         *counted_to = counted_to.add(acknowledged);
         let mtu_bytes = u64::from(self.connection.mtu_bytes);
         let before = *packets;
@@ -168,7 +170,9 @@ impl QueuePair {
             let packets =
                 window.map(|bytes| u32::try_from(bytes.div_ceil(mtu_bytes)).unwrap_or(u32::MAX));
             let ack_interval = control.packets_per_acknowledgement();
-            self.sender.grant(packets, ack_interval);
+            if let Some(requester) = self.sender.reliable_mut() {
+                requester.grant(packets, ack_interval);
+            }
         }
     }
 
@@ -190,7 +194,9 @@ impl QueuePair {
             return;
         }
         if let Congestion::Notified { reaction, .. } = congestion {
-            let measured_bps = self.sender.rate_bps(self.connection.mtu_bytes);
+            let mtu_bytes = self.connection.mtu_bytes;
+            let requester = self.sender.reliable();
+            let measured_bps = requester.and_then(|requester| requester.rate_bps(mtu_bytes));
             self.control = Some(reaction.begin(now, measured_bps));
         }
     }
@@ -211,11 +217,8 @@ impl QueuePair {
         let mut bth = Bth::new(Opcode::CNP, self.connection.peer, Psn::new(0));
         bth.becn = true;
         bth.pkey = self.connection.pkey;
-        Some(Transmit {
-            address: None,
-            header: Header::new(bth),
-            payload: Payload::Bytes(&[0; CNP_RESERVED_LEN]),
-        })
+        let payload = Payload::Bytes(&[0; CNP_RESERVED_LEN]);
+        Some(Transmit::connected(Header::new(bth), payload))
     }
 
     /// [`Self::poll_run`] of a queue pair that has been slowed down. Acknowledgements go at any
@@ -235,7 +238,7 @@ impl QueuePair {
             self.control = None;
             return self.poll_run(now, mode, 1, memory);
         }
-        let sends_data = self.responder.is_about_to_send_data();
+        let sends_data = self.responder.acknowledger.is_about_to_send_data();
         if may_send
             && may_request
             && !(sends_data && self.turns.was_of_requests())
@@ -244,16 +247,7 @@ impl QueuePair {
                     .plan(now, &self.connection, may_start, 1, memory, &mut self.out)
         {
             control.handle_sent(now, wire_bytes(&planned.header, planned.len));
-            self.stats.tx_packets += 1;
-            self.turns.note_requests(1);
-            self.responder.note_request();
-            if planned.ends
-                && self
-                    .connection
-                    .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
-            {
-                self.acknowledge_in(&mut planned);
-            }
+            self.note_planned(&mut planned);
             return Some(self.sender.packets(&planned));
         }
         if sends_data {

@@ -23,7 +23,7 @@ use crate::control::CongestionControl;
 use crate::egress::Egress;
 use crate::memory::PdId;
 use crate::peer::PeerAbilities;
-use crate::rc::requester::RequesterLimits;
+use crate::rc::requester::{Requester, RequesterLimits};
 use crate::rc::responder::{Responder, ResponderLimits};
 use crate::receive_queue::{Inbound, ReceiveQueue};
 use crate::sender::Sender;
@@ -128,7 +128,7 @@ impl QueuePair {
         Attributes {
             current_state: self.state(),
             sq_psn: self.sender.next_psn(),
-            rq_psn: self.responder.expected_psn(),
+            rq_psn: self.responder.expected,
             is_draining: self.state() == QpState::SendQueueDrain && self.sender.has_started(),
             ..self.attributes.clone()
         }
@@ -150,20 +150,21 @@ impl QueuePair {
     /// which the peer was asked to tell.
     #[must_use]
     pub fn awaits_answer(&self) -> bool {
-        self.sender.awaits_answer()
+        self.sender.reliable().is_some_and(Requester::awaits_answer)
     }
 
     /// What a reliable queue pair sends at by its window and its round trip, bits per second, while
     /// so much is in flight that they tell something about the link.
     #[must_use]
     pub fn bulk_rate_bps(&self) -> Option<u64> {
-        self.sender.bulk_rate_bps(self.connection.mtu_bytes)
+        let requester = self.sender.reliable()?;
+        requester.bulk_rate_bps(self.connection.mtu_bytes)
     }
 
     /// Whether an acknowledgement or a response is owed to a peer that waits for it.
     #[must_use]
     pub fn owes_response(&self) -> bool {
-        self.responder.owes()
+        self.responder.acknowledger.owes()
     }
 
     /// Whether a message has come in part.
@@ -177,7 +178,8 @@ impl QueuePair {
     #[must_use]
     #[inline]
     pub fn is_streaming(&self) -> bool {
-        self.sender.is_streaming() || self.responder.is_streaming()
+        let requester = self.sender.reliable();
+        requester.is_some_and(Requester::is_streaming) || self.responder.acknowledger.is_streaming()
     }
 
     // ---- commands ----------------------------------------------------------------------------
@@ -216,8 +218,10 @@ impl QueuePair {
                 self.sender = new_sender(&self.attributes, &self.connection);
             }
             _ => {
-                self.sender.configure(requester_limits(&self.attributes));
-                self.responder.configure(responder_limits(&self.attributes));
+                if let Some(requester) = self.sender.reliable_mut() {
+                    requester.configure(requester_limits(&self.attributes));
+                }
+                self.responder.limits = responder_limits(&self.attributes);
             }
         }
         self.drain_reported = false;
@@ -267,8 +271,9 @@ impl QueuePair {
     #[inline]
     pub fn set_egress(&mut self, egress: Egress) {
         self.connection.batch_packets = egress.batch_packets;
-        self.sender
-            .set_window_max(egress.window_bytes / self.connection.mtu_bytes);
+        if let Some(requester) = self.sender.reliable_mut() {
+            requester.set_window_max(egress.window_bytes / self.connection.mtu_bytes);
+        }
     }
 
     /// What the peer's device does beyond the specification, as far as it is known, until the queue
@@ -286,14 +291,14 @@ impl QueuePair {
     /// Why it was not taken. In the error state it is taken and flushed.
     pub fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         let length = self.check_send(request, 0)?;
-        if self.responder.is_ordered() {
+        if self.responder.acknowledger.is_ordered() {
             let position = match self.reply {
                 Some(reply) => reply.position,
-                None => self.sender.end_position(),
+                None => self.sender.reliable().map_or(0, Requester::end_position),
             };
             self.reply = Some(Reply {
                 position,
-                answers_to: self.responder.expected_psn(),
+                answers_to: self.responder.expected,
             });
         }
         self.sender.post(request, length);

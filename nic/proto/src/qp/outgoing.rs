@@ -45,7 +45,7 @@ impl QueuePair {
         self.state() == QpState::ReadyToSend
             && self.control.is_none()
             && !self.sender.has_unsent()
-            && self.responder.may_wait(now)
+            && self.responder.acknowledger.may_wait(now)
     }
 
     /// Inlined, so that the common case, one packet, pays nothing for runs.
@@ -83,27 +83,27 @@ impl QueuePair {
                 &mut self.out,
             )
         {
-            self.stats.tx_packets += 1 + u64::from(planned.more);
-            self.turns.note_requests(1 + planned.more);
-            self.responder.note_request();
-            if planned.ends
-                && self
-                    .connection
-                    .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
-            {
-                self.acknowledge_in(&mut planned);
-            }
+            self.note_planned(&mut planned);
             return Some(self.sender.packets(&planned));
         }
         self.turns.restart();
         self.poll_response(now, mode, most, memory)
     }
 
-    /// The last packet of a request, to a peer of our kind, has in its header what is owed: a reply
-    /// completes no earlier at its peer than what it replies to, and costs no more for it.
+    /// What was planned counts as sent. The last packet of a request, to a peer of our kind, has in
+    /// its header what is owed: a reply completes no earlier at its peer than what it replies to,
+    /// and costs no more for it.
     #[inline]
-    pub(super) fn acknowledge_in(&mut self, planned: &mut Planned) {
-        if let Some(acknowledged) = self.responder.ride_along(planned.is_again) {
+    pub(super) fn note_planned(&mut self, planned: &mut Planned) {
+        self.stats.tx_packets += 1 + u64::from(planned.more);
+        self.turns.note_requests(1 + planned.more);
+        self.responder.acknowledger.note_request();
+        if planned.ends
+            && self
+                .connection
+                .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
+            && let Some(acknowledged) = self.responder.ride_along(planned.is_again)
+        {
             planned.header.bth.acknowledges = Some(PartialPsn::of(acknowledged));
             self.reply = None;
         }
@@ -122,16 +122,18 @@ impl QueuePair {
         if self
             .connection
             .has(PeerAbilities::ACKNOWLEDGEMENTS_IN_REQUESTS)
-            && self.responder.may_ride_along()
+            && self.responder.acknowledger.may_ride_along()
         {
             return None;
         }
-        let is_next =
-            self.state() == QpState::ReadyToSend && self.sender.is_about_to_send(reply.position);
-        if !is_next || self.control.is_some() && self.responder.is_about_to_send_data() {
+        let requester = self.sender.reliable();
+        let is_next = self.state() == QpState::ReadyToSend
+            && requester.is_some_and(|requester| requester.is_about_to_send(reply.position));
+        if !is_next || self.control.is_some() && self.responder.acknowledger.is_about_to_send_data()
+        {
             return None;
         }
-        self.responder.go_ahead(now);
+        self.responder.acknowledger.go_ahead(now);
         let run = self.poll_response(now, AckMode::Hold, most, memory);
         if run.is_none() {
             self.reply = None;
@@ -148,10 +150,10 @@ impl QueuePair {
         memory: &mut M,
     ) -> Option<Run<'static>> {
         // Data has to ask congestion control.
-        if self.control.is_some() && self.responder.is_about_to_send_data() {
+        if self.control.is_some() && self.responder.acknowledger.is_about_to_send_data() {
             return None;
         }
-        if !self.responder.may_wait(now) {
+        if !self.responder.acknowledger.may_wait(now) {
             let most = most.min(self.turns.owed_left());
             let run = self.poll_response(now, AckMode::Hold, most, memory);
             if let Some(run) = run {
@@ -175,7 +177,7 @@ impl QueuePair {
         self.settle();
         self.report_drained();
         let may_respond = !matches!(self.state(), QpState::Reset | QpState::Init)
-            && (self.state() != QpState::Error || self.responder.has_nak());
+            && (self.state() != QpState::Error || self.responder.acknowledger.has_nak());
         if !may_respond {
             return None;
         }

@@ -5,6 +5,7 @@ use urxe_wire::{Bth, Opcode, Operation, Packet, PartialPsn, Psn, Qpn, Transport}
 use super::{Failure, QpEvent, QueuePair};
 use crate::memory::Memory;
 use crate::peer::PeerAbilities;
+use crate::rc::requester::Requester;
 use crate::receive_queue::SharedReceiveQueue;
 use crate::sender::Sender;
 use crate::state::QpState;
@@ -43,7 +44,7 @@ impl QueuePair {
         self.stats.rx_packets += 1;
         if operation.is_response() {
             let before = self.losses();
-            if let Sender::Reliable(requester) = &mut self.sender {
+            if let Some(requester) = self.sender.reliable_mut() {
                 requester.handle_response(
                     now,
                     &self.connection,
@@ -83,7 +84,7 @@ impl QueuePair {
     #[inline]
     fn handle_acknowledged(&mut self, now: Instant, acknowledged: PartialPsn) {
         if self.may_handle(true)
-            && let Sender::Reliable(requester) = &mut self.sender
+            && let Some(requester) = self.sender.reliable_mut()
         {
             let (connection, out) = (&self.connection, &mut self.out);
             requester.handle_acknowledged(now, connection, acknowledged, out, &mut self.stats);
@@ -239,7 +240,7 @@ impl QueuePair {
         }
         match (&self.sender, is_response) {
             (Sender::Reliable(requester), true) => requester.is_in_flight_at(bth.psn),
-            (_, false) => bth.psn == self.responder.expected_psn(),
+            (_, false) => bth.psn == self.responder.expected,
             (Sender::Unreliable(_), true) => false,
         }
     }
@@ -256,7 +257,7 @@ impl QueuePair {
     /// packet's.
     pub fn handle_memory_fault(&mut self, bth: &Bth) {
         if bth.opcode.operation().is_some_and(Operation::is_response) {
-            self.responder.handle_memory_fault(bth.psn, &mut self.out);
+            self.responder.refuse_read(bth.psn, &mut self.out);
         } else {
             self.sender
                 .handle_memory_fault(self.config.number, bth.psn, &mut self.out);
@@ -271,8 +272,10 @@ impl QueuePair {
         }
         if self.may_handle(true) {
             let before = self.losses();
-            self.sender
-                .handle_timeout(now, &self.connection, &mut self.out, &mut self.stats);
+            if let Some(requester) = self.sender.reliable_mut() {
+                let (connection, out) = (&self.connection, &mut self.out);
+                requester.handle_timeout(now, connection, out, &mut self.stats);
+            }
             self.note_losses(now, before);
             self.settle();
         }
@@ -283,8 +286,11 @@ impl QueuePair {
     /// is longer or none, what is in flight ends as after the last retry. The caller checked that
     /// the word comes from the peer's address and port.
     pub fn handle_peer_gone(&mut self, now: Instant, peer: Qpn, psn: Psn) {
-        if peer == self.attributes.dest_qp && self.may_handle(true) {
-            self.sender.handle_peer_gone(now, psn);
+        if peer == self.attributes.dest_qp
+            && self.may_handle(true)
+            && let Some(requester) = self.sender.reliable_mut()
+        {
+            requester.handle_peer_gone(now, psn);
         }
     }
 
@@ -336,8 +342,9 @@ impl QueuePair {
         match self.state() {
             QpState::Reset | QpState::Init | QpState::Error => None,
             _ => {
-                let timers = earliest(self.sender.poll_timeout(), self.paced_until());
-                earliest(timers, self.responder.quiet_deadline())
+                let retry = self.sender.reliable().and_then(Requester::poll_timeout);
+                let quiet = self.responder.acknowledger.quiet_deadline();
+                earliest(earliest(retry, self.paced_until()), quiet)
             }
         }
     }
@@ -346,7 +353,8 @@ impl QueuePair {
     /// gives up.
     #[must_use]
     pub fn is_silent(&self, now: Instant) -> bool {
-        self.may_handle(true) && self.sender.is_silent(now)
+        let requester = self.sender.reliable();
+        self.may_handle(true) && requester.is_some_and(|requester| requester.is_silent(now))
     }
 
     /// When [`Self::handle_timeout`], and then [`Self::poll_transmit`], want to be called.
@@ -354,7 +362,10 @@ impl QueuePair {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state() {
             QpState::Reset | QpState::Init | QpState::Error => None,
-            _ => earliest(self.poll_retry_timeout(), self.responder.poll_timeout()),
+            _ => earliest(
+                self.poll_retry_timeout(),
+                self.responder.acknowledger.deadline(),
+            ),
         }
     }
 

@@ -66,9 +66,9 @@ enum Gap {
 pub(crate) struct Responder {
     pub(crate) expected: Psn,
     msn: u32,
-    limits: ResponderLimits,
+    pub(crate) limits: ResponderLimits,
     pub(crate) inbound: Inbound,
-    acknowledger: Acknowledger,
+    pub(crate) acknowledger: Acknowledger,
     gap: Gap,
     /// What is kept of what follows the gap.
     early: Option<Box<Early>>,
@@ -99,53 +99,11 @@ impl Responder {
         }
     }
 
-    pub(crate) fn configure(&mut self, limits: ResponderLimits) {
-        self.limits = limits;
-    }
-
-    pub(crate) const fn expected_psn(&self) -> Psn {
-        self.expected
-    }
-
     /// Whether a packet of the peer may have this PSN now, or again: one that was forged had to
     /// guess it.
     #[inline]
     pub(crate) fn expects_about(&self, psn: Psn) -> bool {
         psn.distance_from(self.expected).unsigned_abs() <= EARLY_MAX
-    }
-
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.acknowledger.deadline()
-    }
-
-    /// See [`Acknowledger::quiet_deadline`].
-    pub(crate) fn quiet_deadline(&self) -> Option<Instant> {
-        self.acknowledger.quiet_deadline()
-    }
-
-    pub(crate) fn owes(&self) -> bool {
-        self.acknowledger.owes()
-    }
-
-    /// See [`Acknowledger::may_wait`].
-    #[inline]
-    pub(crate) fn may_wait(&self, now: Instant) -> bool {
-        self.acknowledger.may_wait(now)
-    }
-
-    /// See [`Acknowledger::is_streaming`].
-    #[inline]
-    pub(crate) fn is_streaming(&self) -> bool {
-        self.acknowledger.is_streaming()
-    }
-
-    /// Whether the next response is data of a READ.
-    pub(crate) fn is_about_to_send_data(&self) -> bool {
-        self.acknowledger.is_about_to_send_data()
-    }
-
-    pub(crate) const fn has_nak(&self) -> bool {
-        self.acknowledger.has_nak()
     }
 
     /// The next response to send, with those like it, at most `most` together.
@@ -167,21 +125,10 @@ impl Responder {
             Polled::Packet(transmit) => Some(Run::single(self.with_held(transmit))),
             Polled::Data(run) => Some(run),
             Polled::ReadRefused(psn) => {
-                self.refuse(
-                    psn,
-                    NakCode::RemoteAccessError,
-                    Some(QpEvent::AccessError),
-                    out,
-                );
+                self.refuse_read(psn, out);
                 self.poll_run(now, mode, most, connection, memory, out)
             }
         }
-    }
-
-    /// See [`Acknowledger::is_ordered`].
-    #[inline]
-    pub(crate) const fn is_ordered(&self) -> bool {
-        self.acknowledger.is_ordered()
     }
 
     /// See [`Acknowledger::ride_along`].
@@ -189,22 +136,6 @@ impl Responder {
     pub(crate) fn ride_along(&mut self, again: bool) -> Option<Psn> {
         let acknowledged = self.expected.sub(1);
         self.acknowledger.ride_along(again).then_some(acknowledged)
-    }
-
-    /// See [`Acknowledger::may_ride_along`].
-    pub(crate) fn may_ride_along(&self) -> bool {
-        self.acknowledger.may_ride_along()
-    }
-
-    /// See [`Acknowledger::go_ahead`].
-    pub(crate) fn go_ahead(&mut self, now: Instant) {
-        self.acknowledger.go_ahead(now);
-    }
-
-    /// A request goes to the peer: what is owed to it can go along.
-    #[inline]
-    pub(crate) fn note_request(&mut self) {
-        self.acknowledger.note_request();
     }
 
     /// A NAK says what is kept of what follows.
@@ -389,25 +320,18 @@ impl Responder {
         self.refuse(psn, code, event, out);
     }
 
-    /// Memory that a READ is to be answered from, in the packet `psn`, cannot be read any more.
-    pub(crate) fn handle_memory_fault(&mut self, psn: Psn, out: &mut Outbox) {
-        self.refuse(
-            psn,
-            NakCode::RemoteAccessError,
-            Some(QpEvent::AccessError),
-            out,
-        );
+    /// Memory that a READ is to be answered from, in the packet `psn`, cannot be read, or not any
+    /// more.
+    pub(crate) fn refuse_read(&mut self, psn: Psn, out: &mut Outbox) {
+        let event = Some(QpEvent::AccessError);
+        self.refuse(psn, NakCode::RemoteAccessError, event, out);
     }
 
     /// A request names a shared receive queue that it may not use (XRC).
     pub(crate) fn refuse_queue(&mut self, psn: Psn, out: &mut Outbox) {
         if psn == self.expected {
-            self.refuse(
-                psn,
-                NakCode::InvalidRequest,
-                Some(QpEvent::RequestError),
-                out,
-            );
+            let event = Some(QpEvent::RequestError);
+            self.refuse(psn, NakCode::InvalidRequest, event, out);
         }
     }
 
