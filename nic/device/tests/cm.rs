@@ -7,7 +7,8 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use support::cm::{File, connection, errno, param};
+use support::cm::{File, connection, errno, param, refused};
+use support::wait_until;
 use urxe_device::{CmEvent, CmEventKind, CmOption, CmParam, CmQpAttributes, PortSpace, QpState};
 
 /// A queue pair number that no other test uses: one that is connected cannot ask for another
@@ -28,11 +29,11 @@ fn address() -> SocketAddr {
 fn a_connection_is_made_and_ended() {
     let (server, client) = (File::open(), File::open());
     let address = address();
-    let listener = server.listen(PortSpace::Tcp, address, 0);
+    let listener = server.listen_at(PortSpace::Tcp, address, 0);
     let id = client.resolved(PortSpace::Tcp, address);
     assert!(!client.is_readable());
     let number = unique();
-    client.file.connect(id, &param(number, b"hello")).unwrap();
+    client.connect(id, &param(number, b"hello")).unwrap();
 
     let request = server.expect(CmEventKind::ConnectRequest);
     assert_eq!(request.uid, 7, "the listener's");
@@ -44,36 +45,30 @@ fn a_connection_is_made_and_ended() {
         (&b"hello"[..], 56)
     );
     let there = request.id;
-    let info = server.file.query(there).unwrap();
+    let info = server.query(there).unwrap();
     assert_eq!(
         (info.source, info.destination.unwrap().ip()),
         (Some(address), address.ip())
     );
 
-    let attributes = server
-        .file
-        .qp_attributes(there, QpState::ReadyToReceive)
-        .unwrap();
-    let CmQpAttributes::ReadyToReceive {
+    let attributes = server.qp_attributes(there, QpState::ReadyToReceive);
+    let Ok(CmQpAttributes::ReadyToReceive {
         dest_qp, rq_psn, ..
-    } = attributes
+    }) = attributes
     else {
         panic!("{attributes:?}")
     };
     assert_eq!(dest_qp.get(), number);
-    assert_eq!(
-        errno(client.file.qp_attributes(id, QpState::ReadyToReceive)),
-        Some(libc::EINVAL)
-    );
+    let early = client.qp_attributes(id, QpState::ReadyToReceive);
+    refused(early, libc::EINVAL);
     server
-        .file
         .accept(there, Some(9), Some(&param(200, b"welcome")))
         .unwrap();
 
     let reply = client.expect(CmEventKind::ConnectResponse);
     assert_eq!(connection(&reply).qp_num, 200);
     assert_eq!(&connection(&reply).private_data[..7], b"welcome");
-    let attributes = client.file.qp_attributes(id, QpState::ReadyToSend).unwrap();
+    let attributes = client.qp_attributes(id, QpState::ReadyToSend).unwrap();
     let CmQpAttributes::ReadyToSend { sq_psn, .. } = attributes else {
         panic!("{attributes:?}")
     };
@@ -81,16 +76,16 @@ fn a_connection_is_made_and_ended() {
         sq_psn, rq_psn,
         "what one end sends first, the other expects"
     );
-    client.file.accept(id, None, None).unwrap();
+    client.accept(id, None, None).unwrap();
     assert_eq!(server.expect(CmEventKind::Established).uid, 9);
 
-    client.file.disconnect(id).unwrap();
+    client.disconnect(id).unwrap();
     client.expect(CmEventKind::Disconnected);
     server.expect(CmEventKind::Disconnected);
-    server.file.disconnect(there).unwrap();
-    assert_eq!(server.file.destroy_id(listener).unwrap(), 1, "the request");
-    assert_eq!(server.file.destroy_id(there).unwrap(), 2);
-    assert_eq!(errno(server.file.destroy_id(there)), Some(libc::ENOENT));
+    server.disconnect(there).unwrap();
+    assert_eq!(server.destroy_id(listener).unwrap(), 1, "the request");
+    assert_eq!(server.destroy_id(there).unwrap(), 2);
+    refused(server.destroy_id(there), libc::ENOENT);
 }
 
 /// A stranger that does not see the packets of a connection has to guess them.
@@ -99,16 +94,15 @@ fn first_psns_do_not_follow_from_each_other() {
     const COUNT: usize = 40;
     let (server, client) = (File::open(), File::open());
     let address = address();
-    server.listen(PortSpace::Tcp, address, 0);
+    server.listen_at(PortSpace::Tcp, address, 0);
     let first_psn = || {
-        let id = client.resolved(PortSpace::Tcp, address);
-        client.file.connect(id, &param(unique(), b"")).unwrap();
+        client.ask(address, &param(unique(), b""));
         let there = server.expect(CmEventKind::ConnectRequest).id;
-        let attributes = server.file.qp_attributes(there, QpState::ReadyToReceive);
+        let attributes = server.qp_attributes(there, QpState::ReadyToReceive);
         let Ok(CmQpAttributes::ReadyToReceive { rq_psn, .. }) = attributes else {
             panic!("{attributes:?}")
         };
-        server.file.reject(there, 0, b"").unwrap();
+        server.reject(there, 0, b"").unwrap();
         client.expect(CmEventKind::Rejected);
         rq_psn
     };
@@ -121,28 +115,21 @@ fn first_psns_do_not_follow_from_each_other() {
 #[test]
 fn a_request_is_rejected_by_the_program_or_without_a_listener() {
     let (server, client) = (File::open(), File::open());
-    let address = address();
-    server.listen(PortSpace::Tcp, address, 0);
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(unique(), b"")).unwrap();
-    let request = server.expect(CmEventKind::ConnectRequest);
-    assert_eq!(
-        errno(server.file.reject(request.id, 3, b"")),
-        Some(libc::EINVAL)
-    );
-    server.file.reject(request.id, 0, b"no").unwrap();
+    let (id, request) = requested(&server, &client);
+    let address = client.query(id).unwrap().destination.unwrap();
+    refused(server.reject(request.id, 3, b""), libc::EINVAL);
+    server.reject(request.id, 0, b"no").unwrap();
     let rejected = client.expect(CmEventKind::Rejected);
     assert_eq!(
         (rejected.status, &connection(&rejected).private_data[..2]),
         (28, &b"no"[..])
     );
 
-    let id = client.resolved(PortSpace::Tcp, self::address());
-    client.file.connect(id, &param(unique(), b"")).unwrap();
+    client.ask(self::address(), &param(unique(), b""));
     assert_eq!(client.expect(CmEventKind::Rejected).status, 8);
     // The same port of another space is another port.
     let id = client.resolved(PortSpace::Udp, address);
-    client.file.connect(id, &param(unique(), b"")).unwrap();
+    client.connect(id, &param(unique(), b"")).unwrap();
     client.expect(CmEventKind::Unreachable);
 }
 
@@ -150,12 +137,11 @@ fn a_request_is_rejected_by_the_program_or_without_a_listener() {
 fn a_datagram_service_is_found() {
     let (server, client) = (File::open(), File::open());
     let address = address();
-    server.listen(PortSpace::Udp, address, 0);
+    server.listen_at(PortSpace::Udp, address, 0);
     let id = client.resolved(PortSpace::Udp, address);
-    client.file.connect(id, &param(0, b"who?")).unwrap();
+    client.connect(id, &param(0, b"who?")).unwrap();
     let request = server.expect(CmEventKind::ConnectRequest);
     server
-        .file
         .accept(request.id, Some(1), Some(&param(77, b"me")))
         .unwrap();
     let found = client.expect(CmEventKind::Established);
@@ -173,65 +159,41 @@ fn ports_belong_to_who_binds_first_unless_both_share() {
     let address = address();
     let any = SocketAddr::from(([0, 0, 0, 0], address.port()));
     let first = file.id(PortSpace::Tcp);
-    file.file.bind(first, address).unwrap();
+    file.bind(first, address).unwrap();
     for other in [address, any] {
         let id = file.id(PortSpace::Tcp);
-        assert_eq!(
-            errno(file.file.bind(id, other)),
-            Some(libc::EADDRINUSE),
-            "{other}"
-        );
+        refused(file.bind(id, other), libc::EADDRINUSE);
     }
     let datagram = file.id(PortSpace::Udp);
-    file.file.bind(datagram, address).unwrap();
-    file.file.destroy_id(first).unwrap();
+    file.bind(datagram, address).unwrap();
+    file.destroy_id(first).unwrap();
     let sharing: Vec<u32> = (0..2)
         .map(|_| {
             let id = file.id(PortSpace::Tcp);
-            file.file
-                .set_option(id, CmOption::ReuseAddress(true))
-                .unwrap();
-            file.file.bind(id, address).unwrap();
+            file.set_option(id, CmOption::ReuseAddress(true)).unwrap();
+            file.bind(id, address).unwrap();
             id
         })
         .collect();
-    file.file.listen(sharing[0], 0).unwrap();
-    assert_eq!(
-        errno(file.file.listen(sharing[1], 0)),
-        Some(libc::EADDRINUSE)
-    );
+    file.listen(sharing[0], 0).unwrap();
+    refused(file.listen(sharing[1], 0), libc::EADDRINUSE);
     let nowhere = file.id(PortSpace::Tcp);
     let other_host = SocketAddr::from(([203, 0, 113, 1], 1));
-    assert_eq!(
-        errno(file.file.bind(nowhere, other_host)),
-        Some(libc::EADDRNOTAVAIL)
-    );
-    let ephemeral = file.id(PortSpace::Tcp);
-    file.file
-        .bind(ephemeral, SocketAddr::from(([127, 0, 0, 1], 0)))
-        .unwrap();
-    assert_ne!(
-        file.file.query(ephemeral).unwrap().source.unwrap().port(),
-        0
-    );
+    refused(file.bind(nowhere, other_host), libc::EADDRNOTAVAIL);
+    assert_ne!(file.bound(PortSpace::Tcp).1.port(), 0);
 }
 
 #[test]
 fn a_request_waits_for_a_listener_that_comes_later() {
     let (server, client) = (File::open(), File::open());
     let (early, late) = (address(), address());
-    server.listen(PortSpace::Tcp, early, 0);
-    let ids = [late, early].map(|address| {
-        let id = client.resolved(PortSpace::Tcp, address);
-        client.file.connect(id, &param(unique(), b"")).unwrap();
-        id
-    });
+    server.listen_at(PortSpace::Tcp, early, 0);
+    let ids = [late, early].map(|address| client.ask(address, &param(unique(), b"")));
     // Requests come in their order: the first one has found no listener.
     server.expect(CmEventKind::ConnectRequest);
-    server.listen(PortSpace::Tcp, late, 0);
+    server.listen_at(PortSpace::Tcp, late, 0);
     let request = server.expect(CmEventKind::ConnectRequest);
     server
-        .file
         .accept(request.id, None, Some(&param(unique(), b"")))
         .unwrap();
     let reply = client.expect(CmEventKind::ConnectResponse);
@@ -243,8 +205,8 @@ fn a_port_is_free_at_once_when_its_listener_is_gone() {
     let file = File::open();
     let address = address();
     for _ in 0..200 {
-        let id = file.listen(PortSpace::Tcp, address, 0);
-        file.file.destroy_id(id).unwrap();
+        let id = file.listen_at(PortSpace::Tcp, address, 0);
+        file.destroy_id(id).unwrap();
     }
 }
 
@@ -252,12 +214,12 @@ fn a_port_is_free_at_once_when_its_listener_is_gone() {
 fn a_full_backlog_makes_requests_wait() {
     let (server, client) = (File::open(), File::open());
     let address = address();
-    server.listen(PortSpace::Tcp, address, 1);
+    server.listen_at(PortSpace::Tcp, address, 1);
     let ids: Vec<u32> = (0..3)
         .map(|_| client.resolved(PortSpace::Tcp, address))
         .collect();
     for id in ids {
-        client.file.connect(id, &param(unique(), b"")).unwrap();
+        client.connect(id, &param(unique(), b"")).unwrap();
     }
     let mut asked: Vec<u32> = (0..3)
         .map(|_| connection(&server.expect(CmEventKind::ConnectRequest)).qp_num)
@@ -271,30 +233,22 @@ fn a_full_backlog_makes_requests_wait() {
 fn an_identifier_moves_with_its_events() {
     let (server, other, client) = (File::open(), File::open(), File::open());
     let address = address();
-    let listener = server.listen(PortSpace::Tcp, address, 0);
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(unique(), b"")).unwrap();
-    while !server.is_readable() {
-        std::thread::yield_now();
-    }
-    assert_eq!(other.file.migrate(listener, &server.file).unwrap(), 0);
+    let listener = server.listen_at(PortSpace::Tcp, address, 0);
+    client.ask(address, &param(unique(), b""));
+    wait_until("a request", || server.is_readable());
+    assert_eq!(other.migrate(listener, &server.file).unwrap(), 0);
     assert!(!server.is_readable() && other.is_readable());
     let request = other.expect(CmEventKind::ConnectRequest);
-    assert_eq!(
-        errno(server.file.query(request.id)),
-        Some(libc::EINVAL),
-        "another file's"
-    );
-    other.file.reject(request.id, 0, b"").unwrap();
+    refused(server.query(request.id), libc::EINVAL);
+    other.reject(request.id, 0, b"").unwrap();
     client.expect(CmEventKind::Rejected);
 }
 
 /// A connection that the client asked for: its identifier, and the request at the server.
 fn requested(server: &File, client: &File) -> (u32, CmEvent) {
     let address = address();
-    server.listen(PortSpace::Tcp, address, 0);
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(unique(), b"")).unwrap();
+    server.listen_at(PortSpace::Tcp, address, 0);
+    let id = client.ask(address, &param(unique(), b""));
     (id, server.expect(CmEventKind::ConnectRequest))
 }
 
@@ -303,16 +257,15 @@ fn closing_the_file_ends_its_connections() {
     let (server, mut client) = (File::open(), File::open());
     let (id, request) = requested(&server, &client);
     server
-        .file
         .accept(request.id, Some(1), Some(&param(unique(), b"")))
         .unwrap();
     client.expect(CmEventKind::ConnectResponse);
-    client.file.accept(id, None, None).unwrap();
+    client.accept(id, None, None).unwrap();
     server.expect(CmEventKind::Established);
-    assert!(client.file.is_current());
+    assert!(client.is_current());
     client.fd = None;
     server.expect(CmEventKind::Disconnected);
-    assert!(!client.file.is_current());
+    assert!(!client.is_current());
 }
 
 /// How many descriptors of this process are of the pipe that `fd` is an end of.
@@ -332,12 +285,10 @@ fn a_waiting_thread_gets_its_event_though_the_file_is_closed() {
     let file = client.file;
     let waiting = std::thread::spawn(move || file.next_event());
     // The two ends, and that of the thread that waits.
-    while descriptors_of(file.fd()) < 3 {
-        std::thread::yield_now();
-    }
+    wait_until("it waits", || descriptors_of(file.fd()) >= 3);
     client.fd = None;
-    assert_eq!(errno(file.next_event()), Some(libc::EBADF));
-    server.file.reject(request.id, 0, b"").unwrap();
+    refused(file.next_event(), libc::EBADF);
+    server.reject(request.id, 0, b"").unwrap();
     let event = waiting.join().unwrap().unwrap();
     assert_eq!(event.kind, CmEventKind::Rejected);
 }
@@ -347,10 +298,10 @@ fn a_group_is_left_by_the_file_that_joined_it_alone() {
     let (file, other) = (File::open(), File::open());
     let id = file.resolved(PortSpace::Udp, address());
     let group = SocketAddr::from(([239, 1, 1, 1], 0));
-    let joined = file.file.join(id, 1, group).unwrap();
-    assert_eq!(errno(other.file.leave(joined)), Some(libc::ENOENT));
+    let joined = file.join(id, 1, group).unwrap();
+    refused(other.leave(joined), libc::ENOENT);
     file.expect(CmEventKind::MulticastJoin);
-    assert_eq!(file.file.leave(joined).unwrap(), 1, "the event");
+    assert_eq!(file.leave(joined).unwrap(), 1, "the event");
 }
 
 #[test]
@@ -358,7 +309,7 @@ fn commands_in_the_wrong_state_are_refused() {
     let file = File::open();
     let id = file.id(PortSpace::Tcp);
     let file = &file.file;
-    let refused = [
+    let early = [
         file.resolve_route(id),
         file.connect(id, &param(unique(), b"")),
         file.accept(id, Some(1), Some(&param(unique(), b""))),
@@ -368,18 +319,15 @@ fn commands_in_the_wrong_state_are_refused() {
         file.notify_established(id),
         file.set_option(id, CmOption::AckTimeout(32)),
     ];
-    for (index, result) in refused.into_iter().enumerate() {
+    for (index, result) in early.into_iter().enumerate() {
         assert_eq!(errno(result), Some(libc::EINVAL), "command {index}");
     }
     let group = SocketAddr::from(([239, 1, 1, 1], 0));
-    assert_eq!(errno(file.join(id, 1, group)), Some(libc::EINVAL));
-    assert_eq!(errno(file.leave(4711)), Some(libc::ENOENT));
+    refused(file.join(id, 1, group), libc::EINVAL);
+    refused(file.leave(4711), libc::ENOENT);
     let long = vec![0; 57];
     let address = address();
     let end = File::open();
     let id = end.resolved(PortSpace::Tcp, address);
-    assert_eq!(
-        errno(end.file.connect(id, &param(unique(), &long))),
-        Some(libc::EINVAL)
-    );
+    refused(end.connect(id, &param(unique(), &long)), libc::EINVAL);
 }

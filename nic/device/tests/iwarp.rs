@@ -3,34 +3,20 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use support::apart::Pages;
 use support::streams::{
-    alone, connect, connection, end, nic, pair, reset, set_up, state_within, to_init,
+    alone, connect, connection, end, idle, pair, reset, set_up, state_within, to_init,
 };
-use support::{End, Peer, apart, fill, post_recv};
+use support::{End, fill, post_recv, set_state, wait_until};
 use urxe_device::{
-    AsyncEventKind, AttrMask, Attributes, CompletionKind, Error, QpEvent, QpState, QpType, SendOp,
-    Sge, SrqInit, WcStatus,
+    Access, AsyncEventKind, AttrMask, Attributes, CompletionKind, Error, QpEvent, QpState, QpType,
+    SendOp, WcStatus,
 };
 
 const LEN: usize = 1 << 20;
 const LENGTHS: [usize; 9] = [0, 1, 63, 1000, 8191, 65_500, 65_537, 200_000, LEN];
-fn write(to: &End, at: usize) -> SendOp {
-    SendOp::Write {
-        rkey: to.key,
-        va: to.va(at),
-    }
-}
-
-fn read(from: &End, at: usize) -> SendOp {
-    SendOp::Read {
-        rkey: from.key,
-        va: from.va(at),
-    }
-}
-
 #[test]
 fn messages_of_every_length_arrive() {
     let (mut a, b) = pair(LEN);
@@ -54,9 +40,9 @@ fn memory_is_written_and_read() {
     fill(&mut a.buffer);
     for len in LENGTHS {
         b.buffer.fill(0);
-        a.post(1, write(&b, 0), &[a.sge(0, len)]);
+        a.post(1, b.write_op(0), &[a.sge(0, len)]);
         // The answer to the READ comes behind all that was written.
-        a.post(2, read(&b, 0), &[a.sge(0, 0)]);
+        a.post(2, b.read_op(0), &[a.sge(0, 0)]);
         a.wait(&b, 2)
             .iter()
             .for_each(|done| assert_eq!(done.status, WcStatus::Success));
@@ -65,12 +51,10 @@ fn memory_is_written_and_read() {
     let expected = b.buffer.clone();
     for len in LENGTHS {
         a.buffer.fill(0);
-        a.post(3, read(&b, 0), &[a.sge(0, len)]);
+        a.post(3, b.read_op(0), &[a.sge(0, len)]);
         let done = &a.wait(&b, 1)[0];
-        assert_eq!(
-            (done.status, done.kind),
-            (WcStatus::Success, CompletionKind::Read)
-        );
+        let expected_done = (WcStatus::Success, CompletionKind::Read);
+        assert_eq!((done.status, done.kind), expected_done);
         assert_eq!(a.buffer[..len], expected[..len]);
     }
 }
@@ -79,12 +63,8 @@ fn memory_is_written_and_read() {
 fn atomics_return_what_was_there() {
     let (a, mut b) = pair(64);
     b.buffer[..8].copy_from_slice(&40u64.to_ne_bytes());
-    let add = SendOp::FetchAdd {
-        rkey: b.key,
-        va: b.va(0),
-        add: 2,
-    };
-    a.post(1, add, &[a.sge(8, 8)]);
+    let (rkey, va) = (b.key, b.va(0));
+    a.post(1, SendOp::FetchAdd { rkey, va, add: 2 }, &[a.sge(8, 8)]);
     assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
     assert_eq!(a.buffer[8..16], 40u64.to_ne_bytes());
     assert_eq!(b.buffer[..8], 42u64.to_ne_bytes());
@@ -98,7 +78,7 @@ fn a_program_that_never_polls_is_served() {
     for turn in 0..20 {
         b.post_recv(turn, &[b.sge(0, LEN)]);
         a.post(turn, SendOp::Send, &[a.sge(0, LEN / 2)]);
-        a.post(turn, read(&b, 0), &[a.sge(LEN / 2, LEN / 2)]);
+        a.post(turn, b.read_op(0), &[a.sge(LEN / 2, LEN / 2)]);
         let done = a.end.wait(&[], 2);
         assert!(done.iter().all(|done| done.status == WcStatus::Success));
         assert_eq!(a.buffer[..LEN / 2], a.buffer[LEN / 2..]);
@@ -110,17 +90,11 @@ fn a_program_that_never_polls_is_served() {
 #[test]
 fn threads_that_wait_for_events_are_woken() {
     let ends = [(); 2].map(|()| {
-        let nic = nic();
-        let channel = nic.create_channel().unwrap();
-        let cq = nic.create_cq(64, Some(Arc::clone(&channel)), 7).unwrap();
-        let mut end = End::of(nic, 64);
-        end.cq = cq;
-        (end, channel)
+        let mut end = end(64);
+        let channel = end.add_channel();
+        (idle(end), channel)
     });
     let [(a, a_channel), (b, b_channel)] = ends;
-    let (a, b) = (Peer::of(a), Peer::of(b));
-    to_init(&a.qp);
-    to_init(&b.qp);
     connect(&a.qp, &b.qp);
     for _ in 0..100 {
         b.post_recv(1, &[b.sge(0, 64)]);
@@ -140,17 +114,9 @@ fn threads_that_wait_for_events_are_woken() {
 
 #[test]
 fn receives_come_from_a_shared_queue() {
-    let (a, b) = (Peer::of(end(64)), end(64));
-    let init = SrqInit {
-        pd: b.pd,
-        max_requests: 8,
-        max_sges: 1,
-        limit: 0,
-        xrc: None,
-    };
-    let srq = b.nic.create_srq(&init).unwrap();
+    let (a, b) = (idle(end(64)), end(64));
+    let srq = b.srq(8);
     let qp = b.qp_with_srq(QpType::Rc, &srq);
-    to_init(&a.qp);
     to_init(&qp);
     connect(&a.qp, &qp);
     let request = urxe_device::RecvRequest {
@@ -205,11 +171,7 @@ fn who_disconnects_flushes_both_ends() {
     for peer in [&a, &b] {
         peer.post_recv(5, &[peer.sge(0, 64)]);
     }
-    let error = Attributes {
-        state: QpState::Error,
-        ..Attributes::new()
-    };
-    a.qp.modify(&error, AttrMask::STATE).unwrap();
+    set_state(&a.qp, QpState::Error);
     for (peer, other) in [(&a, &b), (&b, &a)] {
         assert_eq!(peer.wait(other, 1)[0].status, WcStatus::WrFlush);
         assert_eq!(peer.qp.state().unwrap(), QpState::Error);
@@ -233,11 +195,7 @@ fn what_was_sent_arrives_although_the_queue_pair_is_destroyed() {
 fn a_queue_pair_can_be_reset_and_connected_again() {
     let (a, b) = pair(64);
     for peer in [&a, &b] {
-        let reset = Attributes {
-            state: QpState::Reset,
-            ..Attributes::new()
-        };
-        peer.qp.modify(&reset, AttrMask::STATE).unwrap();
+        set_state(&peer.qp, QpState::Reset);
         to_init(&peer.qp);
     }
     let start = Instant::now();
@@ -271,25 +229,20 @@ fn a_peer_that_is_killed_ends_its_connection_alone() {
 #[test]
 fn a_peer_that_takes_nothing_in_stops_nobody_and_may_be_left() {
     let (a, socket) = alone(LEN);
-    let other = Peer::of(end(64));
+    let other = idle(end(64));
     let here = a.end.qp(QpType::Rc);
     to_init(&here);
-    to_init(&other.qp);
     connect(&here, &other.qp);
     for turn in 0..16 {
         a.post(turn, SendOp::Send, &[a.sge(0, LEN)]);
     }
     post_recv(&here, 77, &[a.sge(0, 64)]);
     other.post(1, SendOp::Send, &[other.sge(0, 64)]);
-    let start = Instant::now();
     let mut has_come = false;
-    while !has_come {
+    wait_until("the other queue pair goes on", || {
         a.cq.poll(16, |done| has_come |= done.wr_id == 77);
-        assert!(
-            start.elapsed().as_secs() < 10,
-            "the other queue pair is stopped"
-        );
-    }
+        has_come
+    });
     a.qp.destroy();
     drop(socket);
 }
@@ -312,39 +265,22 @@ fn nonsense_ends_the_connection() {
 #[test]
 fn a_peer_cannot_reach_what_it_has_no_key_for() {
     let (a, b) = pair(64);
-    let nowhere = SendOp::Read {
-        rkey: b.key ^ 1,
-        va: b.va(0),
-    };
-    a.post(1, nowhere, &[a.sge(0, 64)]);
+    let (rkey, va) = (b.key ^ 1, b.va(0));
+    a.post(1, SendOp::Read { rkey, va }, &[a.sge(0, 64)]);
     assert_eq!(a.wait(&b, 1)[0].status, WcStatus::RemoteAccess);
     state_within(&b.qp, QpState::Error);
     let (a, b) = pair(64);
-    let beyond = SendOp::Write {
-        rkey: b.key,
-        va: b.va(32),
-    };
-    a.post(1, beyond, &[a.sge(0, 64)]);
+    a.post(1, b.write_op(32), &[a.sge(0, 64)]);
     assert_eq!(a.event(), AsyncEventKind::Qp(a.qp.number(), QpEvent::Fatal));
     assert!(b.buffer.iter().all(|byte| *byte == 0));
 }
 
 /// A region whose memory the program has unmapped.
-fn gone(end: &End) -> Sge {
-    let len = 1 << 16;
-    let at = apart::map(len, libc::PROT_READ | libc::PROT_WRITE);
-    let access = urxe_device::Access::LOCAL_WRITE | urxe_device::Access::REMOTE_WRITE;
-    let region = end
-        .nic
-        .register(end.pd, at as u64, len as u64, at as u64, access)
-        .unwrap();
-    // SAFETY: it is this test's own.
-    assert_eq!(unsafe { libc::munmap(at, len) }, 0);
-    Sge {
-        addr: at as u64,
-        len: len as u32,
-        lkey: region.lkey,
-    }
+fn gone(end: &End) -> Pages {
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let pages = Pages::with(end, 1 << 16, access);
+    pages.unmap();
+    pages
 }
 
 #[test]
@@ -352,23 +288,18 @@ fn memory_that_was_unmapped_ends_the_connection_and_no_process() {
     for len in [100, 20_000, 1 << 16] {
         let (a, b) = pair(1 << 16);
         b.post_recv(1, &[b.sge(0, 1 << 16)]);
-        a.post(2, SendOp::Send, &[Sge { len, ..gone(&a) }]);
+        a.post(2, SendOp::Send, &[gone(&a).sge(len)]);
         assert_eq!(a.wait(&b, 1)[0].status, WcStatus::LocalProtection);
         assert_eq!(b.wait(&a, 1)[0].status, WcStatus::WrFlush);
 
         let (a, b) = pair(1 << 16);
-        b.post_recv(1, &[gone(&b)]);
-        a.post(2, SendOp::Send, &[a.sge(0, len as usize)]);
+        b.post_recv(1, &[gone(&b).sge(1 << 16)]);
+        a.post(2, SendOp::Send, &[a.sge(0, len)]);
         assert_ne!(b.wait(&a, 1)[0].status, WcStatus::Success);
         state_within(&b.qp, QpState::Error);
 
         let (a, b) = pair(1 << 16);
-        let target = gone(&b);
-        let op = SendOp::Write {
-            rkey: target.lkey,
-            va: target.addr,
-        };
-        a.post(2, op, &[a.sge(0, len as usize)]);
+        a.post(2, gone(&b).write_op(), &[a.sge(0, len)]);
         state_within(&a.qp, QpState::Error);
         state_within(&b.qp, QpState::Error);
     }
@@ -427,7 +358,7 @@ fn without_a_connection_nothing_is_ready() {
     assert!(qp.modify(&send, AttrMask::STATE).is_err());
     let [active, _passive] = set_up();
     qp.connect(connection(active)).unwrap();
-    qp.modify(&send, AttrMask::STATE).unwrap();
+    set_state(&qp, QpState::ReadyToSend);
     assert_eq!(qp.state().unwrap(), QpState::ReadyToSend);
 }
 
@@ -459,9 +390,9 @@ fn many_connections_have_their_turns() {
 fn long_payload_is_placed_without_a_second_copy() {
     let (a, b) = pair(LEN);
     for turn in 0..8 {
-        a.post(turn, write(&b, 0), &[a.sge(0, LEN)]);
+        a.post(turn, b.write_op(0), &[a.sge(0, LEN)]);
     }
-    a.post(8, read(&b, 0), &[a.sge(0, 8)]);
+    a.post(8, b.read_op(0), &[a.sge(0, 8)]);
     a.wait(&b, 9);
     let stat = b.nic.stat();
     let counter = |name: &str| stat.counters[name];

@@ -7,18 +7,19 @@ mod support;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use oorandom::Rand32;
-use support::streams::to_init;
-use support::{End, post_recv, request};
+use support::cm::param;
+use support::streams::{OFFER, choose_iwarp, reset, to_init};
+use support::{End, is_ready, post_recv, request};
 use urxe_device::{
     CmEvent, CmEventKind, CmFile, CmQpType, ConnectionParam, PortSpace, Qp, QpState, QpType,
     SendOp, SendTarget,
 };
-use urxe_iwarp::{Initiator, Offer};
+use urxe_iwarp::Initiator;
 
 /// Without `URXE_CHURN_SECONDS`.
 const SECONDS: u64 = 3;
@@ -42,8 +43,7 @@ fn number(variable: &str, usual: u64) -> u64 {
 }
 
 fn end() -> End {
-    // SAFETY: both tests set the same, before anything reads it.
-    unsafe { std::env::set_var(urxe_device::TRANSPORT_VARIABLE, "iwarp") };
+    choose_iwarp();
     End::new(4096)
 }
 
@@ -94,18 +94,13 @@ impl<'a> Side<'a> {
         for wr_id in 0..RECEIVES {
             post_recv(&qp, wr_id, &[self.end.sge(0, 64)]);
         }
-        let param = ConnectionParam {
-            qp_num: qp.number().get(),
-            responder_resources: 2,
-            initiator_depth: 2,
-            ..ConnectionParam::default()
-        };
+        let number = qp.number().get();
         let connection = Connection {
             qp: Some(qp),
             is_established: false,
         };
         self.connections.insert(id, connection);
-        param
+        param(number, b"")
     }
 
     /// Takes a connection down, whatever it is at.
@@ -148,6 +143,12 @@ impl<'a> Side<'a> {
                 // It may be full, or have lost its connection just now.
                 let _ = qp.post_send(&request(1, op, &sges, SendTarget::Connection));
             }
+        }
+    }
+
+    fn drop_all(&mut self) {
+        for id in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.drop_connection(id);
         }
     }
 
@@ -203,12 +204,7 @@ impl Churn<'_> {
                 CmEventKind::RouteResolved => {
                     let qp = self.client.connections[&id].qp.as_ref();
                     let qp_num = qp.map(|qp| qp.number().get());
-                    let param = ConnectionParam {
-                        qp_num: qp_num.unwrap_or(1),
-                        responder_resources: 2,
-                        initiator_depth: 2,
-                        ..ConnectionParam::default()
-                    };
+                    let param = param(qp_num.unwrap_or(1), b"");
                     let asked = self.client.file.connect(id, &param);
                     assert_eq!(asked.is_ok(), qp_num.is_some(), "{asked:?}");
                 }
@@ -231,7 +227,7 @@ impl Churn<'_> {
             }
         }
         self.client.end.cq.poll(1024, |_| ());
-        while has_event(self.client.end) {
+        while is_ready(self.client.end.nic.event_fd(), libc::POLLIN, 0) {
             self.client.end.nic.next_event().unwrap();
         }
     }
@@ -294,32 +290,28 @@ impl Churn<'_> {
                 .stdout(std::process::Stdio::null())
                 .spawn();
             self.children.push(child.unwrap());
-        } else if let Some(mut child) = self.children.pop() {
-            child.kill().unwrap();
-            child.wait().unwrap();
+        } else if self.kill_one() {
             self.count("killed");
         }
     }
 
+    fn kill_one(&mut self) -> bool {
+        let child = self.children.pop();
+        child.is_some_and(|mut child| child.kill().and_then(|()| child.wait()).is_ok())
+    }
+
     /// Ends all, and waits until nothing is left.
     fn end_round(&mut self) {
-        while let Some(mut child) = self.children.pop() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        while self.kill_one() {}
         self.strangers.clear();
         for side in [&mut self.client, &mut self.server] {
-            for id in side.connections.keys().copied().collect::<Vec<_>>() {
-                side.drop_connection(id);
-            }
+            side.drop_all();
         }
         let start = Instant::now();
         // What was asked for before is still answered.
         loop {
             self.follow();
-            for id in self.server.connections.keys().copied().collect::<Vec<_>>() {
-                self.server.drop_connection(id);
-            }
+            self.server.drop_all();
             if self.client.end.nic.qp_stats().is_empty() && start.elapsed().as_millis() > 50 {
                 return;
             }
@@ -331,7 +323,7 @@ impl Churn<'_> {
     /// Waits until there are no more descriptors than this.
     fn wait_for_descriptors(&mut self, most: usize) {
         let start = Instant::now();
-        while descriptors() > most {
+        while files().len() > most {
             self.follow();
             assert!(
                 start.elapsed() < PATIENCE,
@@ -352,54 +344,20 @@ impl Drop for Churn<'_> {
     }
 }
 
-/// Whether a device has an asynchronous event.
-fn has_event(end: &End) -> bool {
-    let mut poll = libc::pollfd {
-        fd: end.nic.event_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one pollfd.
-    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
-}
-
 /// Ends a stream in order, or by RST.
 fn leave(mut stranger: TcpStream, by_reset: bool) {
-    let linger = libc::linger {
-        l_onoff: by_reset.into(),
-        l_linger: 0,
-    };
-    // SAFETY: the structure that the option has.
-    unsafe {
-        libc::setsockopt(
-            stranger.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of_val(&linger) as _,
-        )
-    };
     // Bytes that were not read would make it a RST in any case.
     let _ = stranger.read(&mut [0; 4096]);
+    if by_reset {
+        reset(stranger);
+    }
 }
 
 /// What asks for a connection.
 fn asking() -> Vec<u8> {
-    let offer = Offer {
-        wants_markers: false,
-        wants_crc: true,
-        ird: 2,
-        ord: 2,
-        is_enhanced: true,
-        is_peer_to_peer: true,
-    };
     let now = urxe_proto::Instant::from_nanos(0);
-    let initiator = Initiator::new(now, offer, b"stranger").unwrap();
+    let initiator = Initiator::new(now, OFFER, b"stranger").unwrap();
     initiator.output().to_vec()
-}
-
-fn descriptors() -> usize {
-    files().len()
 }
 
 /// What is behind the descriptors of this process.
@@ -440,7 +398,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
         children: Vec::new(),
         counts: HashMap::new(),
     };
-    let most = descriptors() + ONCE_DESCRIPTORS;
+    let most = files().len() + ONCE_DESCRIPTORS;
     let mut grown_from = None;
     let mut rounds = 0;
     while rounds < 2 || Instant::now() < until {

@@ -2,12 +2,11 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Once;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use support::cm::{File, connection, errno};
-use support::streams::{OFFER, reset, to_init};
+use support::cm::{File, connection, errno, refused};
+use support::streams::{OFFER, choose_iwarp, idle, reset};
 use support::{End, Peer, post_recv};
 use urxe_device::{
     CmEventKind, CmQpAttributes, ConnectionParam, PortSpace, QpState, SendOp, WcStatus,
@@ -16,23 +15,12 @@ use urxe_iwarp::{Initiator, Responder};
 
 /// Without a device in this process yet, whose kind would stay.
 fn open() -> File {
-    static ONCE: Once = Once::new();
-    // SAFETY: no thread reads the environment before, as each test comes here first.
-    ONCE.call_once(|| unsafe { std::env::set_var(urxe_device::TRANSPORT_VARIABLE, "iwarp") });
+    choose_iwarp();
     File::open()
 }
 
-/// An identifier that listens on a port that is free, and where.
-fn listen(server: &File) -> (u32, SocketAddr) {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let id = server.listen(PortSpace::Tcp, any, 0);
-    (id, server.file.query(id).unwrap().source.unwrap())
-}
-
 fn peer() -> Peer {
-    let peer = Peer::of(End::new(64));
-    to_init(&peer.qp);
-    peer
+    idle(End::new(64))
 }
 
 fn param(peer: &Peer, data: &[u8]) -> ConnectionParam {
@@ -43,30 +31,29 @@ fn param(peer: &Peer, data: &[u8]) -> ConnectionParam {
 fn a_connection_is_made_used_and_ended() {
     let (server, client) = (open(), open());
     let (a, b) = (peer(), peer());
-    let (listener, address) = listen(&server);
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(&a, b"hello")).unwrap();
+    let (listener, address) = server.listening();
+    let id = client.ask(address, &param(&a, b"hello"));
     let request = server.expect(CmEventKind::ConnectRequest);
     assert_eq!(request.uid, 7, "the listener's");
     let asked = connection(&request);
     assert_eq!(asked.private_data, b"hello");
     assert_eq!((asked.responder_resources, asked.initiator_depth), (5, 3));
     let there = request.id;
-    let attributes = server.file.qp_attributes(there, QpState::ReadyToReceive);
+    let attributes = server.qp_attributes(there, QpState::ReadyToReceive);
     let expected = CmQpAttributes::Stream {
         has_state: true,
         allow_access: true,
     };
     assert_eq!(attributes.unwrap(), expected);
     let welcome = param(&b, b"welcome");
-    server.file.accept(there, Some(9), Some(&welcome)).unwrap();
+    server.accept(there, Some(9), Some(&welcome)).unwrap();
     assert_eq!(server.expect(CmEventKind::Established).uid, 9);
     let established = client.expect(CmEventKind::Established);
     let agreed = connection(&established);
     assert_eq!(agreed.private_data, b"welcome");
     assert_eq!((agreed.responder_resources, agreed.initiator_depth), (3, 3));
-    let info = client.file.query(id).unwrap();
-    let other = server.file.query(there).unwrap();
+    let info = client.query(id).unwrap();
+    let other = server.query(there).unwrap();
     assert_eq!(
         (info.source, info.destination),
         (other.destination, other.source)
@@ -77,29 +64,26 @@ fn a_connection_is_made_used_and_ended() {
     b.post(2, SendOp::Send, &[b.sge(0, 64)]);
     assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
 
-    client.file.disconnect(id).unwrap();
+    client.disconnect(id).unwrap();
     client.expect(CmEventKind::Disconnected);
     server.expect(CmEventKind::Disconnected);
     assert_eq!(a.qp.state().unwrap(), QpState::Error);
-    server.file.disconnect(there).unwrap();
-    assert_eq!(server.file.destroy_id(listener).unwrap(), 1, "the request");
-    assert_eq!(server.file.destroy_id(there).unwrap(), 2);
+    server.disconnect(there).unwrap();
+    assert_eq!(server.destroy_id(listener).unwrap(), 1, "the request");
+    assert_eq!(server.destroy_id(there).unwrap(), 2);
 }
 
 #[test]
 fn a_port_that_nobody_chose_is_kept_from_tcp_until_it_is_listened_on() {
     let server = open();
-    let id = server.id(PortSpace::Tcp);
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    server.file.bind(id, any).unwrap();
-    let address = server.file.query(id).unwrap().source.unwrap();
+    let (id, address) = server.bound(PortSpace::Tcp);
     let refused = TcpStream::connect(address).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::ECONNREFUSED));
     let taken = TcpListener::bind(address).unwrap_err();
     assert_eq!(taken.raw_os_error(), Some(libc::EADDRINUSE));
-    server.file.listen(id, 0).unwrap();
+    server.listen(id, 0).unwrap();
     TcpStream::connect(address).unwrap();
-    server.file.destroy_id(id).unwrap();
+    server.destroy_id(id).unwrap();
     TcpListener::bind(address).unwrap();
 }
 
@@ -107,24 +91,20 @@ fn a_port_that_nobody_chose_is_kept_from_tcp_until_it_is_listened_on() {
 fn who_is_rejected_learns_why() {
     let (server, client) = (open(), open());
     let a = peer();
-    let (listener, address) = listen(&server);
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(&a, b"")).unwrap();
+    let (listener, address) = server.listening();
+    client.ask(address, &param(&a, b""));
     let request = server.expect(CmEventKind::ConnectRequest);
-    server.file.reject(request.id, 0, b"no room").unwrap();
+    server.reject(request.id, 0, b"no room").unwrap();
     let rejected = client.expect(CmEventKind::Rejected);
     assert_eq!(rejected.status, -libc::ECONNREFUSED);
     assert_eq!(connection(&rejected).private_data, b"no room");
     assert_eq!(a.qp.state().unwrap(), QpState::Init);
 
     // The listener is gone.
-    server.file.destroy_id(listener).unwrap();
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(&a, b"")).unwrap();
-    assert_eq!(
-        client.expect(CmEventKind::Rejected).status,
-        -libc::ECONNREFUSED
-    );
+    server.destroy_id(listener).unwrap();
+    client.ask(address, &param(&a, b""));
+    let rejected = client.expect(CmEventKind::Rejected);
+    assert_eq!(rejected.status, -libc::ECONNREFUSED);
 }
 
 /// A connection is not tried again that was reset, whenever that is: the program decides.
@@ -135,8 +115,7 @@ fn who_is_reset_by_the_other_end_is_told_so() {
     let address = listener.local_addr().unwrap();
     for stage in 0..3 {
         let a = peer();
-        let id = client.resolved(PortSpace::Tcp, address);
-        client.file.connect(id, &param(&a, b"")).unwrap();
+        let id = client.ask(address, &param(&a, b""));
         let (mut other, _) = listener.accept().unwrap();
         let mut responder = Responder::new(urxe_proto::Instant::from_nanos(0));
         while stage > 0 && responder.request().is_none() {
@@ -149,7 +128,7 @@ fn who_is_reset_by_the_other_end_is_told_so() {
             other.write_all(responder.output()).unwrap();
         }
         reset(other);
-        let event = client.file.next_event().unwrap();
+        let event = client.next_event().unwrap();
         assert_eq!(event.id, id);
         match event.kind {
             // The queue pair had it for a while.
@@ -171,14 +150,14 @@ fn who_is_reset_by_the_other_end_is_told_so() {
 fn a_peer_that_leaves_after_an_acceptance_that_failed_is_found_out_by_the_next() {
     let server = open();
     let b = peer();
-    let (_, address) = listen(&server);
+    let (_, address) = server.listening();
     let now = urxe_proto::Instant::from_nanos(0);
     let initiator = Initiator::new(now, OFFER, b"").unwrap();
     let mut stranger = TcpStream::connect(address).unwrap();
     stranger.write_all(initiator.output()).unwrap();
     let there = server.expect(CmEventKind::ConnectRequest).id;
     let too_long = param(&b, &[0; 300]);
-    let accept = || errno(server.file.accept(there, None, Some(&too_long)));
+    let accept = || errno(server.accept(there, None, Some(&too_long)));
     assert_eq!(accept(), Some(libc::EINVAL));
     reset(stranger);
     let gone = loop {
@@ -197,12 +176,11 @@ fn a_peer_that_leaves_after_an_acceptance_that_failed_is_found_out_by_the_next()
 fn a_listener_may_come_a_little_later() {
     let (server, client) = (open(), open());
     let a = peer();
-    let (first, address) = listen(&server);
-    server.file.destroy_id(first).unwrap();
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(&a, b"")).unwrap();
+    let (first, address) = server.listening();
+    server.destroy_id(first).unwrap();
+    client.ask(address, &param(&a, b""));
     std::thread::sleep(Duration::from_millis(100));
-    server.listen(PortSpace::Tcp, address, 0);
+    server.listen_at(PortSpace::Tcp, address, 0);
     server.expect(CmEventKind::ConnectRequest);
 }
 
@@ -210,30 +188,23 @@ fn a_listener_may_come_a_little_later() {
 fn a_queue_pair_has_one_connection_and_is_named_right() {
     let (server, client) = (open(), open());
     let (a, b) = (peer(), peer());
-    let (_, address) = listen(&server);
+    let (_, address) = server.listening();
     let id = client.resolved(PortSpace::Tcp, address);
     let nobodys = ConnectionParam {
         qp_num: 1,
         ..param(&a, b"")
     };
-    assert_eq!(errno(client.file.connect(id, &nobodys)), Some(libc::EINVAL));
-    client.file.connect(id, &param(&a, b"")).unwrap();
+    refused(client.connect(id, &nobodys), libc::EINVAL);
+    client.connect(id, &param(&a, b"")).unwrap();
     let there = server.expect(CmEventKind::ConnectRequest).id;
-    assert_eq!(
-        errno(server.file.accept(there, None, Some(&nobodys))),
-        Some(libc::EINVAL)
-    );
-    server
-        .file
-        .accept(there, None, Some(&param(&b, b"")))
-        .unwrap();
+    refused(server.accept(there, None, Some(&nobodys)), libc::EINVAL);
+    server.accept(there, None, Some(&param(&b, b""))).unwrap();
     server.expect(CmEventKind::Established);
     client.expect(CmEventKind::Established);
     let second = client.resolved(PortSpace::Tcp, address);
-    let taken = client.file.connect(second, &param(&a, b""));
-    assert_eq!(errno(taken), Some(libc::EINVAL));
+    refused(client.connect(second, &param(&a, b"")), libc::EINVAL);
     // It goes with its identifier.
-    client.file.destroy_id(id).unwrap();
+    client.destroy_id(id).unwrap();
     server.expect(CmEventKind::Disconnected);
 }
 
@@ -242,8 +213,8 @@ fn ports_are_those_of_tcp() {
     let server = open();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let id = server.id(PortSpace::Tcp);
-    server.file.bind(id, other.local_addr().unwrap()).unwrap();
-    assert_eq!(errno(server.file.listen(id, 0)), Some(libc::EADDRINUSE));
+    server.bind(id, other.local_addr().unwrap()).unwrap();
+    refused(server.listen(id, 0), libc::EADDRINUSE);
 }
 
 /// Strangers that ask for nothing, or for nonsense, keep none from a connection.
@@ -251,7 +222,7 @@ fn ports_are_those_of_tcp() {
 fn strangers_are_no_requests() {
     let (server, client) = (open(), open());
     let a = peer();
-    let (_, address) = listen(&server);
+    let (_, address) = server.listening();
     let silent: Vec<_> = (0..600)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
@@ -261,8 +232,7 @@ fn strangers_are_no_requests() {
         .unwrap();
     // The end of the stream, or its loss.
     assert!(!matches!(rude.read(&mut [0; 10]), Ok(1..)));
-    let id = client.resolved(PortSpace::Tcp, address);
-    client.file.connect(id, &param(&a, b"me")).unwrap();
+    client.ask(address, &param(&a, b"me"));
     let request = server.expect(CmEventKind::ConnectRequest);
     assert_eq!(connection(&request).private_data, b"me");
     drop(silent);
@@ -271,8 +241,6 @@ fn strangers_are_no_requests() {
 #[test]
 fn datagrams_are_refused() {
     let server = open();
-    let id = server.id(PortSpace::Udp);
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    server.file.bind(id, any).unwrap();
-    assert_eq!(errno(server.file.listen(id, 0)), Some(libc::EOPNOTSUPP));
+    let (id, _) = server.bound(PortSpace::Udp);
+    refused(server.listen(id, 0), libc::EOPNOTSUPP);
 }

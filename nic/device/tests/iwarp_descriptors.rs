@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::cm::File;
 use support::limit_descriptors;
-use urxe_device::PortSpace;
+use support::streams::choose_iwarp;
 
 /// Connections that could not be taken in, as the log tells.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
@@ -55,13 +55,11 @@ fn connect_later(to: SocketAddr) -> impl FnOnce() -> TcpStream {
 
 #[test]
 fn connections_that_cannot_be_taken_in_are_asked_for_now_and_then() {
-    // SAFETY: no thread reads the environment yet.
-    unsafe { std::env::set_var(urxe_device::TRANSPORT_VARIABLE, "iwarp") };
+    choose_iwarp();
     log::set_logger(&Counts).unwrap();
     log::set_max_level(log::LevelFilter::Warn);
     let server = File::open();
-    let listener = server.listen(PortSpace::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)), 0);
-    let address = server.file.query(listener).unwrap().source.unwrap();
+    let (_, address) = server.listening();
     let connect = connect_later(address);
 
     let before = limit_descriptors(3);

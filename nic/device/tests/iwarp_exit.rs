@@ -2,39 +2,28 @@
 //! connections of the process end with it.
 mod support;
 
-use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use support::End;
 use support::cm::{File, param};
-use support::streams::{state_within, to_init};
-use support::{End, Peer};
-use urxe_device::{CmEventKind, PortSpace, QpState};
+use support::streams::{choose_iwarp, idle, state_within};
+use urxe_device::{CmEventKind, QpState};
 
 /// Longer than an exit takes, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn peer() -> Peer {
-    let peer = Peer::of(End::new(64));
-    to_init(&peer.qp);
-    peer
-}
-
 /// A signal handler may have interrupted a thread that has the engine, and call exit.
 #[test]
 fn a_process_ends_whoever_has_a_device() {
-    // SAFETY: no thread reads the environment yet.
-    unsafe { std::env::set_var(urxe_device::TRANSPORT_VARIABLE, "iwarp") };
+    choose_iwarp();
     let (server, client) = (File::open(), File::open());
-    let (a, b) = (peer(), peer());
-    let listener = server.listen(PortSpace::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)), 0);
-    let address = server.file.query(listener).unwrap().source.unwrap();
-    let id = client.resolved(PortSpace::Tcp, address);
-    let asked = param(a.qp.number().get(), b"");
-    client.file.connect(id, &asked).unwrap();
+    let [a, b] = [End::new(64), End::new(64)].map(idle);
+    let (_, address) = server.listening();
+    client.ask(address, &param(a.qp.number().get(), b""));
     let there = server.expect(CmEventKind::ConnectRequest).id;
     let accepted = param(b.qp.number().get(), b"");
-    server.file.accept(there, None, Some(&accepted)).unwrap();
+    server.accept(there, None, Some(&accepted)).unwrap();
     server.expect(CmEventKind::Established);
     client.expect(CmEventKind::Established);
 

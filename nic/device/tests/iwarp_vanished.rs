@@ -5,11 +5,10 @@ mod support;
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::streams::{agree, connection, end, to_init};
-use support::{Peer, in_namespace};
+use support::streams::{agree, connection, end, idle};
+use support::{Peer, in_namespace, ip};
 use urxe_device::{AsyncEventKind, QpEvent, QpState, SendOp, WcStatus};
 
 const LEN: usize = 1 << 20;
@@ -18,11 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// The two hosts there.
 const STAYS: [u8; 4] = [10, 9, 0, 3];
 const VANISHES: [u8; 4] = [10, 9, 0, 2];
-
-fn ip(command: &str) {
-    let status = Command::new("ip").args(command.split(' ')).status();
-    assert!(status.is_ok_and(|status| status.success()), "ip {command}");
-}
 
 /// The other end of the link, in a network namespace of its own.
 struct Far(File);
@@ -37,12 +31,12 @@ impl Far {
         });
         let far = Self(made.join().unwrap());
         let path = format!("/proc/{}/fd/{}", std::process::id(), far.0.as_raw_fd());
-        ip(&format!("link set far netns {path}"));
+        assert!(ip(&format!("link set far netns {path}")));
         far.run(|| {
-            ip("link set far up");
+            assert!(ip("link set far up"));
             // The first of a network outlives the others.
-            ip("addr add 10.9.0.3/24 dev far");
-            ip("addr add 10.9.0.2/24 dev far");
+            assert!(ip("addr add 10.9.0.3/24 dev far"));
+            assert!(ip("addr add 10.9.0.2/24 dev far"));
         });
         far
     }
@@ -66,8 +60,7 @@ impl Far {
         let active = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (passive, _) = listener.accept().unwrap();
         let [active, passive] = agree(active, passive);
-        let peer = Peer::of(end(LEN));
-        to_init(&peer.qp);
+        let peer = idle(end(LEN));
         peer.qp.connect(connection(active)).unwrap();
         (peer, passive.0)
     }
@@ -94,7 +87,7 @@ fn a_host_that_vanishes_is_missed_and_one_that_takes_nothing_in_is_not() {
         // More than the sockets hold.
         send(&full, 32);
 
-        far.run(|| ip("addr del 10.9.0.2/24 dev far"));
+        far.run(|| assert!(ip("addr del 10.9.0.2/24 dev far")));
         let start = Instant::now();
         idle.post_recv(1, &[idle.sge(0, LEN)]);
         sending.post_recv(1, &[sending.sge(0, LEN)]);

@@ -5,22 +5,18 @@ mod support;
 
 use std::net::Ipv4Addr;
 use std::sync::Once;
-use std::time::{Duration, Instant};
 
 use oorandom::Rand32;
-use support::duel::{BUFFER_BYTES, DATA, PEER, UNTOUCHED, without_icrc};
+use support::duel::{BUFFER_BYTES, DATA, PEER, UNTOUCHED, header, without_icrc};
 use support::wire_end::WireEnd;
-use support::{End, connect_with, on_a_link, peer_attributes};
-use urxe_device::{Access, Attributes, Gid, Mtu, Psn, Qp, QpState, QpType, Qpn, ROCE_V1_DISTANCE};
+use support::{End, all_rights, connect_with, on_a_link, peer_attributes};
+use urxe_device::{Attributes, Gid, Mtu, Psn, Qp, QpState, QpType, Qpn, ROCE_V1_DISTANCE};
 use urxe_wire::icrc::Flow;
-use urxe_wire::{
-    AtomicEth, Bth, Grh, Header, Opcode, Operation, ROCE_V1_ETHERTYPE, Reth, Transport,
-};
+use urxe_wire::{AtomicEth, Grh, Operation, ROCE_V1_ETHERTYPE};
 
 const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const FRAMES: u32 = 5000;
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Of the buffer, what the key is for. No peer may write the rest.
 const KEY_BYTES: usize = BUFFER_BYTES / 2;
 
@@ -29,7 +25,6 @@ struct Scene {
     /// The queue pair that frames are for, and one beside it.
     qp: Qp,
     other: Qp,
-    key: u32,
     link: WireEnd,
 }
 
@@ -41,15 +36,9 @@ impl Scene {
         let mut end = End::on("near", BUFFER_BYTES);
         end.buffer.fill(UNTOUCHED);
         end.nic.deregister(end.key).unwrap();
-        let access = Access::LOCAL_WRITE
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_ATOMIC;
-        let region = end
-            .nic
-            .register(end.pd, end.va(0), KEY_BYTES as u64, end.va(0), access);
-        let key = region.unwrap().lkey;
-        end.key = key;
+        let (at, len) = (end.va(0), KEY_BYTES as u64);
+        let region = end.nic.register(end.pd, at, len, at, all_rights());
+        end.key = region.unwrap().lkey;
         let index = usize::from(end.gid_index(false).unwrap()) + ROCE_V1_DISTANCE;
         let connected = |peer: Qpn| {
             let qp = end.qp(QpType::Rc);
@@ -71,7 +60,6 @@ impl Scene {
         Self {
             qp,
             other,
-            key,
             end,
             link: WireEnd::open(),
         }
@@ -105,40 +93,13 @@ impl Scene {
     fn write(&self, qp: &Qp) -> Vec<u8> {
         let psn = qp.query().unwrap().rq_psn;
         let mut header = header(qp, Operation::WriteOnly, psn);
-        header.reth = Some(self.reth(0, 16));
+        header.reth = Some(self.end.reth(0, 16));
         without_icrc(&header, &DATA)
-    }
-
-    fn reth(&self, at: usize, len: u32) -> Reth {
-        Reth {
-            va: self.end.va(at),
-            rkey: self.key,
-            len,
-        }
-    }
-
-    fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !is_so() {
-            assert!(start.elapsed() < PATIENCE, "never: {what}");
-            self.end.cq.poll(0, |_| ());
-        }
-    }
-
-    fn count(&self, counter: &str) -> u64 {
-        self.end.nic.stat().counters[counter]
     }
 
     fn is_written(&self) -> bool {
         self.end.buffer[..16] == DATA
     }
-}
-
-fn header(qp: &Qp, operation: Operation, psn: Psn) -> Header {
-    let opcode = Opcode::new(Transport::Rc, operation);
-    let mut bth = Bth::new(opcode, qp.number(), psn);
-    bth.ack_request = true;
-    Header::new(bth)
 }
 
 #[test]
@@ -148,17 +109,23 @@ fn a_frame_of_the_peer_is_taken_and_one_of_another_host_is_not() {
         let packet = scene.write(&scene.qp);
         let other = Gid::from(Ipv4Addr::new(10, 9, 0, 3));
         scene.link.put(&scene.frame(other, packet.clone()));
-        scene.wait_until("dropped", || scene.count("rx_wrong_source") == 1);
+        scene
+            .end
+            .poll_until("dropped", || scene.end.count("rx_wrong_source") == 1);
         let own = Gid::from(VICTIM);
-        let before = scene.count("rx_packets");
+        let before = scene.end.count("rx_packets");
         scene.link.put(&scene.frame(own, packet.clone()));
         let mut damaged = scene.frame(Gid::from(PEER_IP), packet.clone());
         *damaged.last_mut().unwrap() ^= 1;
         scene.link.put(&damaged);
-        scene.wait_until("it has come", || scene.count("rx_packets") > before);
+        scene
+            .end
+            .poll_until("it has come", || scene.end.count("rx_packets") > before);
         assert!(scene.end.buffer.iter().all(|byte| *byte == UNTOUCHED));
         scene.link.put(&scene.frame(Gid::from(PEER_IP), packet));
-        scene.wait_until("the memory is written", || scene.is_written());
+        scene
+            .end
+            .poll_until("the memory is written", || scene.is_written());
         scene.end.buffer.fill(UNTOUCHED);
     });
 }
@@ -199,7 +166,9 @@ fn damaged_frames_write_nowhere_else_and_stop_no_other_queue_pair() {
         assert_eq!(scene.other.state().unwrap(), QpState::ReadyToSend);
         let write = scene.write(&scene.other);
         scene.link.put(&scene.frame(peer, write));
-        scene.wait_until("the other is written to", || scene.is_written());
+        scene
+            .end
+            .poll_until("the other is written to", || scene.is_written());
     });
 }
 
@@ -222,10 +191,10 @@ fn some_packet(scene: &Scene, random: &mut Rand32) -> Vec<u8> {
     let at = random.rand_range(0..(KEY_BYTES as u32)) as usize & !7;
     let len = if operation == O::WriteFirst { 1024 } else { 64 };
     let has_reth = matches!(operation, O::WriteOnly | O::WriteFirst | O::ReadRequest);
-    header.reth = has_reth.then(|| scene.reth(at, len));
+    header.reth = has_reth.then(|| scene.end.reth(at, len));
     header.atomic = (operation == O::FetchAdd).then(|| AtomicEth {
         va: scene.end.va(at),
-        rkey: scene.key,
+        rkey: scene.end.key,
         swap_or_add: 1,
         compare: 0,
     });

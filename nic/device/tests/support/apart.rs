@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use urxe_device::{Access, SendOp, Sge};
 
-use super::End;
+use super::{End, all_rights};
 
 /// Where these mappings are: far below all others. The kernel gives out the highest addresses that
 /// are free, so that elsewhere the stack of another test's thread, or the page that guards it, may
@@ -26,6 +26,26 @@ pub fn map(len: usize, rights: i32) -> *mut libc::c_void {
     mapped
 }
 
+/// Changes the rights to pages of a mapping.
+pub fn protect(at: usize, len: usize, rights: libc::c_int) {
+    // SAFETY: what tests ask for is a part of their own mappings.
+    let status = unsafe { libc::mprotect(at as *mut libc::c_void, len, rights) };
+    assert_eq!(status, 0);
+}
+
+pub type FaultHandler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// Has this called for each fault.
+pub fn on_fault(handler: FaultHandler) {
+    // SAFETY: all zeros is a valid sigaction, and the handler has the type that the flag asks for.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
+    }
+}
+
 /// Pages of their own that are registered at one end.
 pub struct Pages {
     pub at: usize,
@@ -36,8 +56,7 @@ pub struct Pages {
 impl Pages {
     /// With all rights.
     pub fn new(end: &End, len: usize) -> Self {
-        let all = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        Self::with(end, len, Access::LOCAL_WRITE | all)
+        Self::with(end, len, all_rights())
     }
 
     pub fn with(end: &End, len: usize, access: Access) -> Self {

@@ -1,14 +1,24 @@
 //! Event files of communication management, and what tests ask of them.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use super::is_ready;
 use urxe_device::{CmEvent, CmEventKind, CmFile, CmParam, CmQpType, ConnectionParam, PortSpace};
 
 /// An event file that is closed at the end.
 pub struct File {
     pub file: CmFile,
     pub fd: Option<OwnedFd>,
+}
+
+impl Deref for File {
+    type Target = CmFile;
+
+    fn deref(&self) -> &CmFile {
+        &self.file
+    }
 }
 
 impl File {
@@ -20,13 +30,7 @@ impl File {
     }
 
     pub fn is_readable(&self) -> bool {
-        let mut poll = libc::pollfd {
-            fd: self.file.fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one pollfd.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+        is_ready(self.fd(), libc::POLLIN, 0)
     }
 
     pub fn id(&self, space: PortSpace) -> u32 {
@@ -34,29 +38,50 @@ impl File {
             PortSpace::Udp => CmQpType::Ud,
             _ => CmQpType::Rc,
         };
-        self.file.create_id(7, space, kind).unwrap()
+        self.create_id(7, space, kind).unwrap()
     }
 
     /// The next event, which has to be of this kind.
     pub fn expect(&self, kind: CmEventKind) -> CmEvent {
-        let event = self.file.next_event().unwrap();
+        let event = self.next_event().unwrap();
         assert_eq!(event.kind, kind, "{event:?}");
         event
     }
 
-    pub fn listen(&self, space: PortSpace, address: SocketAddr, backlog: u32) -> u32 {
+    pub fn listen_at(&self, space: PortSpace, address: SocketAddr, backlog: u32) -> u32 {
         let id = self.id(space);
-        self.file.bind(id, address).unwrap();
-        self.file.listen(id, backlog).unwrap();
+        self.bind(id, address).unwrap();
+        self.listen(id, backlog).unwrap();
+        id
+    }
+
+    /// Binds an identifier to a port that the device chooses.
+    pub fn bound(&self, space: PortSpace) -> (u32, SocketAddr) {
+        let id = self.id(space);
+        self.bind(id, ([127, 0, 0, 1], 0).into()).unwrap();
+        (id, self.query(id).unwrap().source.unwrap())
+    }
+
+    /// The same, and listens on it.
+    pub fn listening(&self) -> (u32, SocketAddr) {
+        let (id, address) = self.bound(PortSpace::Tcp);
+        self.listen(id, 0).unwrap();
+        (id, address)
+    }
+
+    /// An identifier that asks for a connection to `address`.
+    pub fn ask(&self, address: SocketAddr, param: &ConnectionParam) -> u32 {
+        let id = self.resolved(PortSpace::Tcp, address);
+        self.connect(id, param).unwrap();
         id
     }
 
     /// An identifier with a route to `address`.
     pub fn resolved(&self, space: PortSpace, address: SocketAddr) -> u32 {
         let id = self.id(space);
-        self.file.resolve_address(id, None, address).unwrap();
+        self.resolve_address(id, None, address).unwrap();
         self.expect(CmEventKind::AddrResolved);
-        self.file.resolve_route(id).unwrap();
+        self.resolve_route(id).unwrap();
         self.expect(CmEventKind::RouteResolved);
         id
     }
@@ -85,4 +110,10 @@ pub fn connection(event: &CmEvent) -> &ConnectionParam {
 
 pub fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
     result.err().and_then(|error| error.raw_os_error())
+}
+
+/// Wants a command to be refused for this reason.
+#[track_caller]
+pub fn refused<T>(result: std::io::Result<T>, code: i32) {
+    assert_eq!(errno(result), Some(code));
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use urxe_device::{Gid, Mtu, Psn, Qp, QpType, Qpn};
 use urxe_wire::icrc::Flow;
 use urxe_wire::{
-    AtomicEth, Bth, Header, MAX_HEADER_LEN, Opcode, Operation, Packet, ROCE_UDP_PORT, Reth,
-    Syndrome, Transport, pad_len,
+    AtomicEth, Bth, Deth, Header, MAX_HEADER_LEN, Opcode, Operation, Packet, ROCE_UDP_PORT, Reth,
+    Syndrome, pad_len,
 };
 
 use super::{End, connect_to};
@@ -52,8 +52,7 @@ impl Duel {
         end.buffer.fill(UNTOUCHED);
         let qp = end.qp(qp_type);
         connect_to(&qp, Gid::from(address), PEER, Mtu::B1024);
-        let slot = u16::try_from(qp.number().get() >> 14).unwrap();
-        let to = SocketAddr::new(end.nic.gids()[0].gid.to_ip(), ROCE_UDP_PORT + slot);
+        let to = end.udp_address(&qp);
         let expected = qp.query().unwrap().rq_psn;
         Self {
             end,
@@ -70,14 +69,7 @@ impl Duel {
     }
 
     pub fn header(&self, operation: Operation) -> Header {
-        let transport = match self.qp.init().qp_type {
-            QpType::Uc => Transport::Uc,
-            _ => Transport::Rc,
-        };
-        let opcode = Opcode::new(transport, operation);
-        let mut bth = Bth::new(opcode, self.qp.number(), self.expected);
-        bth.ack_request = true;
-        Header::new(bth)
+        header(&self.qp, operation, self.expected)
     }
 
     pub fn write(&self, va: u64, rkey: u32, len: usize) -> Header {
@@ -90,14 +82,15 @@ impl Duel {
         header
     }
 
+    /// A WRITE to the start of the buffer.
+    pub fn own_write(&self, len: usize) -> Header {
+        self.write(self.end.va(0), self.end.key, len)
+    }
+
     pub fn read(&self, number: u32) -> Header {
         let mut header = self.header(Operation::ReadRequest);
         header.bth.psn = self.expected.add(number);
-        header.reth = Some(Reth {
-            va: self.end.va(0),
-            rkey: self.end.key,
-            len: 8,
-        });
+        header.reth = Some(self.end.reth(0, 8));
         header
     }
 
@@ -158,15 +151,8 @@ impl Duel {
 
     /// Polls until a counter of the device has this value.
     pub fn wait_for_count(&self, counter: &str, value: u64) {
-        let start = Instant::now();
-        while self.end.nic.stat().counters[counter] < value {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "{counter} {}",
-                self.end.nic.stat().counters[counter]
-            );
-            self.end.cq.poll(0, |_| ());
-        }
+        let has_it = || self.end.count(counter) >= value;
+        self.end.poll_until(counter, has_it);
     }
 
     /// The last word of the victim, which says some.
@@ -178,6 +164,22 @@ impl Duel {
     pub fn is_untouched(&self) -> bool {
         self.end.buffer.iter().all(|byte| *byte == UNTOUCHED)
     }
+}
+
+/// A packet that asks for an acknowledgement, of the transport of the queue pair that it is for.
+pub fn header(qp: &Qp, operation: Operation, psn: Psn) -> Header {
+    let transport = qp.init().qp_type.transport();
+    let mut bth = Bth::new(Opcode::new(transport, operation), qp.number(), psn);
+    bth.ack_request = true;
+    Header::new(bth)
+}
+
+/// A datagram of the peer's queue pair.
+pub fn datagram(qp: &Qp, qkey: u32) -> Header {
+    let mut header = header(qp, Operation::SendOnly, Psn::new(5));
+    header.bth.ack_request = false;
+    header.deth = Some(Deth { qkey, src_qp: PEER });
+    header
 }
 
 /// A RoCEv2 packet with a right ICRC, as a socket at `from` would send it.

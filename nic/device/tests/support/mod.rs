@@ -14,16 +14,19 @@ pub mod streams;
 pub mod threads;
 pub mod wire_end;
 
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::RawFd;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use urxe_device::{
     Access, AddressVector, AsyncEventKind, AttrMask, Attributes, Capacity, Completion,
     CompletionChannel, Cq, DeviceInfo, Gid, Mtu, Nic, Pd, Psn, Qp, QpInit, QpState, QpType, Qpn,
-    RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, Srq, WcStatus, Wiring,
+    RecvRequest, SendData, SendOp, SendRequest, SendTarget, Sge, Srq, SrqInit, WcStatus, Wiring,
 };
+use urxe_wire::{ROCE_UDP_PORT, Reth};
 
 pub const CAPACITY: Capacity = Capacity {
     send_requests: 64,
@@ -46,6 +49,51 @@ pub fn device(netdev: &str) -> DeviceInfo {
         .expect("the interface is up and has an address")
 }
 
+/// The UDP port of a queue pair with this number, as urxe has it.
+pub fn port_of(number: Qpn) -> u16 {
+    ROCE_UDP_PORT + (number.get() >> 14) as u16
+}
+
+/// A device that has this done to its packets.
+pub fn impaired(text: &str) -> Wiring {
+    Wiring {
+        impairment: text.parse().unwrap(),
+        ..Wiring::default()
+    }
+}
+
+/// Lets no other test of the program run that asks for it, too.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a descriptor has one of these events within so many milliseconds.
+pub fn is_ready(fd: RawFd, events: libc::c_short, timeout_ms: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    // SAFETY: one pollfd.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
+}
+
+/// Looks again and again until it is so, and panics if it never is.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Whether a command of ip(8) succeeds.
+pub fn ip(command: &str) -> bool {
+    let status = Command::new("ip").args(command.split(' ')).status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// Runs `body` on a thread in a network namespace of its own, after these commands of ip(8) there;
 /// says that the test is skipped where that cannot be had.
 pub fn in_namespace(commands: &[&str], body: impl FnOnce() + Send) {
@@ -57,8 +105,7 @@ pub fn in_namespace(commands: &[&str], body: impl FnOnce() + Send) {
                 return;
             }
             for command in commands {
-                let status = Command::new("ip").args(command.split(' ')).status();
-                assert!(status.is_ok_and(|status| status.success()), "ip {command}");
+                assert!(ip(command), "ip {command}");
             }
             body();
         });
@@ -80,6 +127,11 @@ pub fn on_a_link(body: impl FnOnce() + Send) {
         "neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev near",
     ];
     in_namespace(&commands, body);
+}
+
+/// What a program and its peers may do with memory.
+pub fn all_rights() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
 /// A device with a protection domain, a completion queue and a registered buffer.
@@ -117,11 +169,7 @@ impl End {
         let cq = nic.create_cq(1024, None, 7).unwrap();
         let buffer = vec![0; len];
         let at = buffer.as_ptr() as u64;
-        let access = Access::LOCAL_WRITE
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_ATOMIC
-            | Access::MW_BIND;
+        let access = all_rights() | Access::MW_BIND;
         let key = nic.register(pd, at, len as u64, at, access).unwrap().lkey;
         Self {
             nic,
@@ -155,6 +203,17 @@ impl End {
 
     pub fn qp(&self, qp_type: QpType) -> Qp {
         self.nic.create_qp(&self.init(qp_type)).unwrap()
+    }
+
+    pub fn srq(&self, max_requests: u32) -> Arc<Srq> {
+        let init = SrqInit {
+            pd: self.pd,
+            max_requests,
+            max_sges: 2,
+            limit: 0,
+            xrc: None,
+        };
+        self.nic.create_srq(&init).unwrap()
     }
 
     pub fn qp_with_srq(&self, qp_type: QpType, srq: &Arc<Srq>) -> Qp {
@@ -193,6 +252,24 @@ impl End {
         }
     }
 
+    /// Where packets of another host have to go for a queue pair.
+    pub fn udp_address(&self, qp: &Qp) -> SocketAddr {
+        SocketAddr::new(self.nic.gids()[0].gid.to_ip(), port_of(qp.number()))
+    }
+
+    /// A counter of the device.
+    pub fn count(&self, counter: &str) -> u64 {
+        self.nic.stat().counters[counter]
+    }
+
+    /// Polls until it is so.
+    pub fn poll_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        wait_until(what, || {
+            self.cq.poll(0, |_| ());
+            is_so()
+        });
+    }
+
     pub fn va(&self, offset: usize) -> u64 {
         self.buffer.as_ptr() as u64 + offset as u64
     }
@@ -202,6 +279,15 @@ impl End {
             addr: self.va(offset),
             len: u32::try_from(len).unwrap(),
             lkey: self.key,
+        }
+    }
+
+    /// A part of the buffer, as a packet names it.
+    pub fn reth(&self, offset: usize, len: u32) -> Reth {
+        Reth {
+            va: self.va(offset),
+            rkey: self.key,
+            len,
         }
     }
 
@@ -228,14 +314,8 @@ impl End {
 
     /// Takes the next asynchronous event.
     pub fn event(&self) -> AsyncEventKind {
-        let mut poll = libc::pollfd {
-            fd: self.nic.event_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one pollfd.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, 10_000) };
-        assert_eq!(ready, 1, "no event");
+        let has_come = is_ready(self.nic.event_fd(), libc::POLLIN, 10_000);
+        assert!(has_come, "no event");
         self.nic.next_event().unwrap().kind
     }
 
@@ -386,6 +466,11 @@ pub fn request(wr_id: u64, op: SendOp, sges: &[Sge], target: SendTarget) -> Send
         fence: false,
         target,
     }
+}
+
+/// To a queue pair that is not connected.
+pub fn datagram_to(address: AddressVector, qp: Qpn, qkey: u32) -> SendTarget {
+    SendTarget::Datagram { address, qp, qkey }
 }
 
 pub fn post_recv(qp: &Qp, wr_id: u64, sges: &[Sge]) {

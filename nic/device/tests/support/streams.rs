@@ -4,15 +4,15 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use urxe_device::{
     AttrMask, Attributes, DeviceInfo, DeviceKind, Nic, Qp, QpState, StreamConnection, Wiring,
 };
 use urxe_iwarp::{Initiator, Offer, Outcome, Responder, Terms};
 
-use super::{End, Peer, device};
+use super::{End, Peer, device, is_ready, wait_until};
 
 pub const OFFER: Offer = Offer {
     wants_markers: false,
@@ -42,6 +42,20 @@ pub fn to_init(qp: &Qp) {
     };
     qp.modify(&wanted, AttrMask::STATE | AttrMask::ACCESS_FLAGS)
         .unwrap();
+}
+
+/// One whose queue pair may be connected.
+pub fn idle(end: End) -> Peer {
+    let peer = Peer::of(end);
+    to_init(&peer.qp);
+    peer
+}
+
+/// Makes devices iWARP devices where programs do not say which they want.
+pub fn choose_iwarp() {
+    static ONCE: Once = Once::new();
+    // SAFETY: tests that read the environment come here first.
+    ONCE.call_once(|| unsafe { std::env::set_var(urxe_device::TRANSPORT_VARIABLE, "iwarp") });
 }
 
 /// Both ends of a TCP connection, and what they agree on.
@@ -95,14 +109,8 @@ pub fn reset(stream: TcpStream) {
 
 /// Waits until a connection is over, by a RST or both ways.
 pub fn wait_for_hangup(socket: &impl AsFd) {
-    let mut poll = libc::pollfd {
-        fd: socket.as_fd().as_raw_fd(),
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: one pollfd.
-    let ready = unsafe { libc::poll(&raw mut poll, 1, 60_000) };
-    assert_eq!(ready, 1, "the connection is not over");
+    let is_over = is_ready(socket.as_fd().as_raw_fd(), 0, 60_000);
+    assert!(is_over, "the connection is not over");
 }
 
 pub fn connection((stream, terms): (TcpStream, Terms)) -> StreamConnection {
@@ -117,30 +125,22 @@ pub fn connect(a: &Qp, b: &Qp) {
 
 /// Two queue pairs that are connected to each other.
 pub fn pair(len: usize) -> (Peer, Peer) {
-    let [a, b] = [end(len), end(len)].map(Peer::of);
-    to_init(&a.qp);
-    to_init(&b.qp);
+    let [a, b] = [end(len), end(len)].map(idle);
     connect(&a.qp, &b.qp);
     (a, b)
 }
 
 /// A queue pair whose peer is a socket here.
 pub fn alone(len: usize) -> (Peer, TcpStream) {
-    let peer = Peer::of(end(len));
-    to_init(&peer.qp);
+    let peer = idle(end(len));
     let [active, passive] = set_up();
     peer.qp.connect(connection(active)).unwrap();
     (peer, passive.0)
 }
 
 pub fn state_within(qp: &Qp, wanted: QpState) {
-    let start = Instant::now();
-    while qp.state().unwrap() != wanted {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "still {:?}",
-            qp.state()
-        );
+    wait_until(&format!("{wanted:?}"), || {
         std::thread::sleep(Duration::from_millis(1));
-    }
+        qp.state().unwrap() == wanted
+    });
 }
