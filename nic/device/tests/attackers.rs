@@ -7,13 +7,14 @@ mod support;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use support::duel::{BUFFER_BYTES, DATA, PEER, PEER_PORT, UNTOUCHED, packet};
+use support::duel::{BUFFER_BYTES, DATA, PEER, PEER_PORT, UNTOUCHED, datagram, header, packet};
 use support::wire_end::WireEnd;
 use support::{
-    End, connect_with, in_namespace, on_a_link, peer_attributes, post_recv, ready_datagrams,
+    End, connect_with, in_namespace, limit_descriptors, on_a_link, peer_attributes, port_of,
+    post_recv,
 };
 use urxe_device::{Attributes, Gid, Mtu, Psn, Qp, QpType};
-use urxe_wire::{Bth, Deth, Header, Opcode, Operation, ROCE_UDP_PORT, Reth, Transport};
+use urxe_wire::{Header, Operation, ROCE_UDP_PORT};
 
 const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -23,8 +24,6 @@ const QKEY: u32 = 77;
 const SLOTS: u16 = 1 << 10;
 /// Long enough for what was sent to be dealt with, where nothing shows that it was.
 const QUIET: Duration = Duration::from_millis(30);
-/// As long as what has to come may take, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The victim, and the other end of its link.
 struct Scene {
@@ -46,36 +45,26 @@ impl Scene {
             ..peer_attributes(Gid::from(PEER_IP), PEER, Mtu::B1024)
         };
         connect_with(&qp, &wanted);
-        let datagrams = end.qp(QpType::Ud);
-        ready_datagrams(&datagrams, QKEY);
-        let slot = u16::try_from(qp.number().get() >> 14).unwrap();
+        let datagrams = end.datagrams(QKEY);
+        let to = SocketAddr::from((VICTIM, port_of(qp.number())));
         Self {
             end,
             qp,
             datagrams,
-            to: SocketAddr::from((VICTIM, ROCE_UDP_PORT + slot)),
+            to,
             link: WireEnd::open(),
         }
     }
 
     /// A WRITE with this PSN.
     fn write(&self, psn: Psn) -> Header {
-        let opcode = Opcode::new(Transport::Rc, Operation::WriteOnly);
-        let mut header = Header::new(Bth::new(opcode, self.qp.number(), psn));
-        header.reth = Some(Reth {
-            va: self.end.va(0),
-            rkey: self.end.key,
-            len: 16,
-        });
+        let mut header = header(&self.qp, Operation::WriteOnly, psn);
+        header.reth = Some(self.end.reth(0, 16));
         header
     }
 
     fn message(&self, qkey: u32) -> Header {
-        let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
-        let bth = Bth::new(opcode, self.datagrams.number(), Psn::new(5));
-        let mut header = Header::new(bth);
-        header.deth = Some(Deth { qkey, src_qp: PEER });
-        header
+        datagram(&self.datagrams, qkey)
     }
 
     fn next(&self) -> Psn {
@@ -94,15 +83,17 @@ impl Scene {
     /// Sends a packet by the link, which brings the victim's memory what it has.
     fn writes(&self, from: SocketAddr, psn: Psn) {
         self.send(from, &packet(from, self.to, &self.write(psn), &DATA));
-        self.wait_until("the memory is written", || self.end.buffer[..16] == DATA);
+        self.end
+            .poll_until("the memory is written", || self.end.buffer[..16] == DATA);
     }
 
     /// Sends a packet by the link, which `counter` counts, and which changes nothing of the
     /// victim's memory.
     fn is_counted(&self, from: SocketAddr, psn: Psn, counter: &str) {
-        let before = self.count(counter);
+        let before = self.end.count(counter);
         self.send(from, &packet(from, self.to, &self.write(psn), &DATA));
-        self.wait_until(counter, || self.count(counter) > before);
+        self.end
+            .poll_until(counter, || self.end.count(counter) > before);
         assert_ne!(self.end.buffer[..16], DATA, "{from}");
     }
 
@@ -118,18 +109,6 @@ impl Scene {
         while start.elapsed() < QUIET {
             self.end.cq.poll(0, |_| ());
         }
-    }
-
-    fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let start = Instant::now();
-        while !is_so() {
-            assert!(start.elapsed() < PATIENCE, "never: {what}");
-            self.end.cq.poll(0, |_| ());
-        }
-    }
-
-    fn count(&self, counter: &str) -> u64 {
-        self.end.nic.stat().counters[counter]
     }
 }
 
@@ -182,13 +161,15 @@ fn beside_the_path_the_next_psn_has_to_be_guessed() {
         // Before the peer was heard, and once it is known to be urxe.
         for turn in 0..2 {
             let expected = scene.next();
-            let before = scene.count("rx_packets");
+            let before = scene.end.count("rx_packets");
             for guess in 1..=GUESSES {
                 // Right by none of them, nor near enough to be kept.
                 let psn = expected.add(11_000 * guess);
                 scene.send(from, &packet(from, scene.to, &scene.write(psn), &DATA));
                 let all = before + u64::from(guess);
-                scene.wait_until("it has come", || scene.count("rx_packets") >= all);
+                scene
+                    .end
+                    .poll_until("it has come", || scene.end.count("rx_packets") >= all);
             }
             assert_eq!(scene.next(), expected, "turn {turn}");
             assert!(turn == 1 || scene.end.buffer.iter().all(|byte| *byte == UNTOUCHED));
@@ -220,7 +201,7 @@ fn who_does_not_forge_the_address_of_the_peer_does_nothing() {
         assert_eq!(scene.to.port(), ROCE_UDP_PORT + 1);
         let next = scene.next();
         scene.is_counted(at(OTHER_IP, PEER_PORT), next, "rx_wrong_source");
-        let before = scene.count("rx_packets");
+        let before = scene.end.count("rx_packets");
         for port in [ROCE_UDP_PORT, PEER_PORT, scene.to.port()] {
             scene.is_ignored(at(VICTIM, port), next);
             // As the holder passes on what the peer sent to it.
@@ -239,7 +220,7 @@ fn who_does_not_forge_the_address_of_the_peer_does_nothing() {
             assert_ne!(scene.end.buffer[..16], DATA, "{port}");
         }
         assert_eq!(
-            scene.count("rx_packets"),
+            scene.end.count("rx_packets"),
             before,
             "the kernel would drop them"
         );
@@ -257,7 +238,9 @@ fn another_user_of_the_host_does_nothing() {
             let from = socket.local_addr().unwrap();
             let bytes = packet(from, scene.to, &scene.write(scene.next()), &DATA);
             socket.send_to(&bytes, scene.to).unwrap();
-            scene.wait_until("it is dropped", || scene.count("rx_wrong_source") == count);
+            scene.end.poll_until("it is dropped", || {
+                scene.end.count("rx_wrong_source") == count
+            });
         }
         assert!(scene.end.buffer.iter().all(|byte| *byte == UNTOUCHED));
     });
@@ -268,13 +251,7 @@ fn another_user_of_the_host_does_nothing() {
 #[test]
 fn who_takes_all_ports_keeps_others_out_as_long_as_it_has_them() {
     in_namespace(&["link set lo up"], || {
-        // SAFETY: a limit that the process may raise so far.
-        unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
+        limit_descriptors(2 * libc::rlim_t::from(SLOTS));
         let take = |slot| UdpSocket::bind((Ipv4Addr::LOCALHOST, ROCE_UDP_PORT + slot)).unwrap();
         let mut taken: Vec<UdpSocket> = (0..SLOTS).map(take).collect();
         let end = End::new(BUFFER_BYTES);

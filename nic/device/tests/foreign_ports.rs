@@ -8,12 +8,11 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use support::duel::{ACK, DATA, Duel, PEER, PEER_PORT, UNTOUCHED, packet};
+use support::duel::{ACK, DATA, Duel, PEER, PEER_PORT, UNTOUCHED, header, packet};
 use support::{in_namespace, post, post_recv};
 use urxe_device::{Completion, Gid, QpType, SendOp, WcStatus};
 use urxe_wire::{
     Aeth, Bth, CNP_RESERVED_LEN, Header, NakCode, Opcode, Operation, Psn, ROCE_UDP_PORT, Syndrome,
-    Transport,
 };
 
 /// What a stranger of the peer's host sends.
@@ -25,12 +24,12 @@ fn stranger(duel: &Duel, port: u16) -> UdpSocket {
 }
 
 fn foreign(duel: &Duel) -> u64 {
-    duel.end.nic.stat().counters["rx_wrong_source"]
+    duel.end.count("rx_wrong_source")
 }
 
 /// A WRITE with the PSN that the victim expects next.
 fn write(duel: &Duel) -> Header {
-    let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
+    let mut header = duel.own_write(16);
     header.bth.psn = duel.qp.query().unwrap().rq_psn;
     header
 }
@@ -46,9 +45,8 @@ fn genuine(duel: &Duel) {
 /// nothing is answered.
 fn nothing_comes_from(duel: &Duel, from: &UdpSocket) {
     let response = |syndrome| {
-        let opcode = Opcode::new(Transport::Rc, Operation::Acknowledge);
         let psn = duel.qp.query().unwrap().sq_psn;
-        let mut header = Header::new(Bth::new(opcode, duel.qp.number(), psn));
+        let mut header = header(&duel.qp, Operation::Acknowledge, psn);
         header.aeth = Some(Aeth { syndrome, msn: 1 });
         header
     };
@@ -117,12 +115,8 @@ fn congestion_marks_count_from_the_port_of_the_peer_alone() {
     mark(&duel.peer);
     duel.send(&write(&duel), &DATA);
     let answers = duel.answers();
-    assert!(
-        answers
-            .iter()
-            .any(|answer| answer.bth.opcode == Opcode::CNP),
-        "{answers:?}"
-    );
+    let is_cnp = |answer: &Header| answer.bth.opcode == Opcode::CNP;
+    assert!(answers.iter().any(is_cnp), "{answers:?}");
 }
 
 /// A forged packet that happens to come next makes the peer another device, until it is heard from
@@ -135,11 +129,8 @@ fn a_later_packet_from_the_port_of_the_peer_wins() {
         duel.send_as(&forger, &write(&duel), &FORGED, |_| ());
         // Its answer goes to the well-known port.
         let count = duel.expected.next();
-        let start = Instant::now();
-        while duel.qp.query().unwrap().rq_psn != count {
-            assert!(start.elapsed() < Duration::from_secs(60));
-            duel.end.cq.poll(0, |_| ());
-        }
+        let is_taken = || duel.qp.query().unwrap().rq_psn == count;
+        duel.end.poll_until("it is taken", is_taken);
         assert_eq!(duel.end.buffer[..16], FORGED);
         genuine(&duel);
         nothing_comes_from(&duel, &forger);
@@ -217,11 +208,8 @@ fn packets_at_every_191st_number_leave_no_byte_of_a_stranger() {
             duel.end.cq.poll(0, |_| ());
         }
     }
-    let start = Instant::now();
-    while foreign(&duel) == before {
-        assert!(start.elapsed() < Duration::from_secs(60));
-        duel.end.cq.poll(0, |_| ());
-    }
+    duel.end
+        .poll_until("they are seen", || foreign(&duel) > before);
     // The peer goes on past all that might have been kept.
     for number in 0..3 * STEP {
         post_recv(&duel.qp, u64::from(number), &[duel.end.sge(64, 16)]);

@@ -4,15 +4,14 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use support::duel::{ACK, BUFFER_BYTES, DATA, Duel, PEER, QUIET, UNTOUCHED};
-use support::{End, device, post_recv, post_to_target};
-use urxe_device::{Access, Gid, Nic, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus, Wiring};
-use urxe_wire::{
-    Bth, Deth, Header, NakCode, Opcode, Operation, ROCE_UDP_PORT, Syndrome, Transport,
-};
+use support::duel::{ACK, BUFFER_BYTES, DATA, Duel, PEER, QUIET, UNTOUCHED, datagram};
+use support::{End, datagram_to, impaired, port_of, post_recv, post_to_target};
+use urxe_device::{Access, Gid, QpType, Qpn, SendOp, WcStatus};
+use urxe_wire::{Header, NakCode, Opcode, Operation, Syndrome, Transport};
 
 const DENIED: Option<Syndrome> = Some(Syndrome::Nak(NakCode::RemoteAccessError));
 const INVALID: Option<Syndrome> = Some(Syndrome::Nak(NakCode::InvalidRequest));
@@ -25,43 +24,43 @@ type Request = (
     Option<Syndrome>,
 );
 
+fn data(header: Header) -> (Header, Vec<u8>) {
+    (header, DATA.into())
+}
+
+/// The key of another region there.
+fn region(duel: &Duel, at: u64, access: Access) -> u32 {
+    let region = duel.end.nic.register(duel.end.pd, at, 64, at, access);
+    region.unwrap().rkey
+}
+
 const REQUESTS: [Request; 16] = [
     (
         "a wrong rkey",
-        |duel| {
-            (
-                duel.write(duel.end.va(0), duel.end.key ^ 1, 16),
-                DATA.into(),
-            )
-        },
+        |duel| data(duel.write(duel.end.va(0), duel.end.key ^ 1, 16)),
         DENIED,
     ),
     (
         "an rkey of nothing",
-        |duel| (duel.write(duel.end.va(0), 0, 16), DATA.into()),
+        |duel| data(duel.write(duel.end.va(0), 0, 16)),
         DENIED,
     ),
     (
         "beyond the end",
         |duel| {
             let va = duel.end.va(BUFFER_BYTES - 15);
-            (duel.write(va, duel.end.key, 16), DATA.into())
+            data(duel.write(va, duel.end.key, 16))
         },
         DENIED,
     ),
     (
         "before the start",
-        |duel| {
-            (
-                duel.write(duel.end.va(0) - 1, duel.end.key, 16),
-                DATA.into(),
-            )
-        },
+        |duel| data(duel.write(duel.end.va(0) - 1, duel.end.key, 16)),
         DENIED,
     ),
     (
         "around the end of the address space",
-        |duel| (duel.write(u64::MAX - 7, duel.end.key, 16), DATA.into()),
+        |duel| data(duel.write(u64::MAX - 7, duel.end.key, 16)),
         DENIED,
     ),
     (
@@ -71,7 +70,7 @@ const REQUESTS: [Request; 16] = [
             let at = duel.end.va(0);
             let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
             let region = duel.end.nic.register(other, at, 64, at, all).unwrap();
-            (duel.write(at, region.rkey, 16), DATA.into())
+            data(duel.write(at, region.rkey, 16))
         },
         DENIED,
     ),
@@ -79,9 +78,7 @@ const REQUESTS: [Request; 16] = [
         "a region that peers may only read",
         |duel| {
             let at = duel.end.va(0);
-            let only = Access::REMOTE_READ;
-            let region = duel.end.nic.register(duel.end.pd, at, 64, at, only);
-            (duel.write(at, region.unwrap().rkey, 16), DATA.into())
+            data(duel.write(at, region(duel, at, Access::REMOTE_READ), 16))
         },
         DENIED,
     ),
@@ -90,8 +87,7 @@ const REQUESTS: [Request; 16] = [
         |duel| {
             let at = duel.end.va(0).next_multiple_of(8);
             let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-            let region = duel.end.nic.register(duel.end.pd, at, 64, at, access);
-            (duel.fetch_add(at, region.unwrap().rkey), Vec::new())
+            (duel.fetch_add(at, region(duel, at, access)), Vec::new())
         },
         DENIED,
     ),
@@ -110,31 +106,26 @@ const REQUESTS: [Request; 16] = [
     ),
     (
         "more data than the length",
-        |duel| (duel.write(duel.end.va(0), duel.end.key, 8), DATA.into()),
+        |duel| data(duel.own_write(8)),
         INVALID,
     ),
     (
         "less data than the length",
-        |duel| (duel.write(duel.end.va(0), duel.end.key, 17), DATA.into()),
+        |duel| data(duel.own_write(17)),
         INVALID,
     ),
     (
         "a first packet that is not full",
         |duel| {
-            let mut header = duel.write(duel.end.va(0), duel.end.key, 3000);
+            let mut header = duel.own_write(3000);
             header.bth.opcode = Opcode::new(Transport::Rc, Operation::WriteFirst);
-            (header, DATA.into())
+            data(header)
         },
         INVALID,
     ),
     (
         "more than the path MTU",
-        |duel| {
-            (
-                duel.write(duel.end.va(0), duel.end.key, 1028),
-                vec![1; 1028],
-            )
-        },
+        |duel| (duel.own_write(1028), vec![1; 1028]),
         INVALID,
     ),
     (
@@ -148,9 +139,9 @@ const REQUESTS: [Request; 16] = [
             // Before it said anything credible, the answer would go to where another urxe would
             // listen.
             duel.send(&duel.read(0), &[]);
-            let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
+            let mut header = duel.own_write(16);
             header.bth.psn = duel.expected.add(100_000);
-            (header, DATA.into())
+            data(header)
         },
         Some(Syndrome::Nak(NakCode::PsnSequenceError)),
     ),
@@ -207,9 +198,8 @@ const CHANGES: [Change; 8] = [
     (
         "a wrong ICRC",
         |duel| {
-            let packet = [0x0a; 44];
-            let mut packet = packet.to_vec();
-            let header = duel.write(duel.end.va(0), duel.end.key, 12);
+            let mut packet = vec![0x0a; 44];
+            let header = duel.own_write(12);
             let len = header.emit(12, &mut packet).unwrap();
             packet.truncate(len);
             packet.extend_from_slice(&DATA);
@@ -221,7 +211,7 @@ const CHANGES: [Change; 8] = [
         "another address",
         |duel| {
             let stranger = UdpSocket::bind((Ipv4Addr::new(127, 77, 6, 99), 0)).unwrap();
-            let header = duel.write(duel.end.va(0), duel.end.key, 16);
+            let header = duel.own_write(16);
             duel.send_as(&stranger, &header, &DATA, |_| ());
         },
         "rx_wrong_source",
@@ -232,26 +222,22 @@ const CHANGES: [Change; 8] = [
 fn packets_that_are_not_what_they_seem_are_dropped_in_silence() {
     for (name, send, counter) in CHANGES {
         let duel = Duel::new(2);
-        let counted = || duel.end.nic.stat().counters[counter];
+        let counted = || duel.end.count(counter);
         let before = counted();
         send(&duel);
-        let start = Instant::now();
-        while counted() == before {
-            assert!(start.elapsed() < Duration::from_secs(60), "{name}");
-            duel.end.cq.poll(0, |_| ());
-        }
+        duel.end.poll_until(name, || counted() > before);
         assert_eq!(duel.answers(), [], "{name}");
         assert!(duel.is_untouched(), "{name}");
         assert_eq!(counted() - before, 1, "{name}");
         // The queue pair serves its peer still.
-        duel.send(&duel.write(duel.end.va(0), duel.end.key, 16), &DATA);
+        duel.send(&duel.own_write(16), &DATA);
         assert_eq!(duel.verdict(), ACK, "{name}");
         assert_eq!(duel.end.buffer[..16], DATA, "{name}");
     }
 }
 
 fn send_changed(duel: &Duel, change: fn(&mut Vec<u8>)) {
-    let header = duel.write(duel.end.va(0), duel.end.key, 16);
+    let header = duel.own_write(16);
     duel.send_as(&duel.peer, &header, &DATA, change);
 }
 
@@ -302,10 +288,9 @@ fn a_flood_of_reads_is_served_or_ends_the_connection() {
 #[test]
 fn an_address_alone_does_not_tell_what_the_peer_is() {
     let duel = Duel::new(6);
-    let port = ROCE_UDP_PORT + u16::try_from(PEER.get() >> 14).unwrap();
-    let forger = UdpSocket::bind((duel.address(), port)).unwrap();
+    let forger = UdpSocket::bind((duel.address(), port_of(PEER))).unwrap();
     let write = |number: u32| {
-        let mut header = duel.write(duel.end.va(0), duel.end.key, 16);
+        let mut header = duel.own_write(16);
         header.bth.psn = duel.expected.add(number);
         header
     };
@@ -346,29 +331,18 @@ fn a_datagram_with_a_wrong_qkey_takes_no_receive() {
     let duel = Duel::new(5);
     let qp = duel.end.datagrams(77);
     post_recv(&qp, 1, &[duel.end.sge(0, 200)]);
-    let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
     for qkey in [0, 76, 78, u32::MAX] {
-        let mut header = Header::new(Bth::new(opcode, qp.number(), Psn::new(5)));
-        header.deth = Some(Deth { qkey, src_qp: PEER });
-        duel.send(&header, &DATA);
+        duel.send(&datagram(&qp, qkey), &DATA);
         duel.end.wait_for_nothing();
         assert!(duel.is_untouched(), "{qkey:#x}");
     }
     // Nor do such datagrams tell where the peer listens: not here, by its number.
-    let target = SendTarget::Datagram {
-        address: duel.end.address_of(Gid::from(duel.address()), 0),
-        qp: PEER,
-        qkey: 77,
-    };
+    let address = duel.end.address_of(Gid::from(duel.address()), 0);
+    let target = datagram_to(address, PEER, 77);
     post_to_target(&qp, 2, SendOp::Send, &[duel.end.sge(0, 8)], target);
     assert_eq!(duel.end.wait(&[], 1)[0].status, WcStatus::Success);
     assert_eq!(duel.answers(), []);
-    let mut header = Header::new(Bth::new(opcode, qp.number(), Psn::new(5)));
-    header.deth = Some(Deth {
-        qkey: 77,
-        src_qp: PEER,
-    });
-    duel.send(&header, &DATA);
+    duel.send(&datagram(&qp, 77), &DATA);
     assert_eq!(duel.end.wait(&[], 1)[0].byte_len, 56);
 }
 
@@ -380,26 +354,18 @@ fn a_damaged_datagram_reaches_no_member_of_a_group() {
     let gid = Gid::from(Ipv4Addr::new(239, 77, 1, 8));
     qp.attach_multicast(gid).unwrap();
     post_recv(&qp, 1, &[duel.end.sge(0, 200)]);
-    let damaged = Wiring {
-        impairment: "corrupt=100%".parse().unwrap(),
-        ..Wiring::default()
-    };
     let send = |end: &End, count: usize| {
         let from = end.datagrams(77);
-        let target = SendTarget::Datagram {
-            address: end.address_of(gid, 0),
-            qp: Qpn::MULTICAST,
-            qkey: 77,
-        };
+        let target = datagram_to(end.address_of(gid, 0), Qpn::MULTICAST, 77);
         for _ in 0..count {
             post_to_target(&from, 2, SendOp::Send, &[end.sge(0, 8)], target);
             assert_eq!(end.wait(&[], 1)[0].status, WcStatus::Success);
         }
     };
-    let damaging = Nic::open_wired(&device("lo"), &damaged).unwrap();
+    let damaging = End::wired(&impaired("corrupt=100%"), 4096);
     // Most are damaged where they would be refused for that alone: the operation, the queue pair,
     // the Q_Key.
-    send(&End::of(damaging, 4096), 100);
+    send(&damaging, 100);
     duel.end.wait_for_nothing();
     assert!(duel.is_untouched());
     send(&End::new(4096), 1);
@@ -422,16 +388,8 @@ fn keys_and_numbers_do_not_follow_from_each_other() {
     let qps: Vec<_> = (0..COUNT).map(|_| end.qp(QpType::Rc)).collect();
     let numbers: Vec<_> = qps.iter().map(|qp| qp.number().get()).collect();
     for (what, values) in [("rkeys", keys), ("queue pair numbers", numbers)] {
-        let mut differences: Vec<_> = values
-            .windows(2)
-            .map(|pair| pair[1].wrapping_sub(pair[0]))
-            .collect();
-        differences.sort_unstable();
-        differences.dedup();
-        assert!(
-            differences.len() > COUNT * 9 / 10,
-            "{what}: only {} different steps in {COUNT}",
-            differences.len()
-        );
+        let steps = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+        let different: HashSet<_> = steps.collect();
+        assert!(different.len() > COUNT * 9 / 10, "{what}: {values:?}");
     }
 }

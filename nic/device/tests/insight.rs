@@ -6,16 +6,16 @@ mod support;
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use pcap_file::pcapng::{Block, PcapNgReader};
-use support::{End, Peer, TIMEOUT, device, fill_from};
+use support::{End, Peer, TIMEOUT, device, fill_from, impaired, port_of};
 use urxe_device::{
     Completion, Mtu, Nic, ProcessStat, STAT_SCHEMA, STAT_SOCKET_PREFIX, SendOp, WcStatus, Wiring,
 };
 use urxe_wire::icrc::Flow;
-use urxe_wire::{Operation, Packet, ROCE_UDP_PORT};
+use urxe_wire::{Operation, Packet};
 
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -39,44 +39,41 @@ fn wait(peer: &Peer, other: &Peer) -> Completion {
 fn exchange(a: &mut Peer, b: &mut Peer, rounds: usize) {
     for round in 0..rounds {
         for len in [1, 1024, 5000, 100_001] {
+            let check = |a: &Peer, b: &Peer, what| {
+                assert!(
+                    a.buffer[..len] == b.buffer[..len],
+                    "{what} of {len}, round {round}"
+                );
+            };
             fill_from(&mut a.buffer, round + len);
             b.buffer.fill(0);
             b.post_recv(0, &[b.sge(0, BUFFER_BYTES)]);
             post(a, SendOp::Send, len);
             assert_eq!(wait(b, a).status, WcStatus::Success);
             assert_eq!(wait(a, b).status, WcStatus::Success);
-            assert!(
-                a.buffer[..len] == b.buffer[..len],
-                "SEND of {len}, round {round}"
-            );
+            check(a, b, "SEND");
             b.buffer.fill(0);
             post(a, b.write_op(0), len);
             assert_eq!(wait(a, b).status, WcStatus::Success);
-            assert!(
-                a.buffer[..len] == b.buffer[..len],
-                "WRITE of {len}, round {round}"
-            );
+            check(a, b, "WRITE");
             b.buffer.fill(0);
             post(b, a.read_op(0), len);
             assert_eq!(wait(b, a).status, WcStatus::Success);
-            assert!(
-                a.buffer[..len] == b.buffer[..len],
-                "READ of {len}, round {round}"
-            );
+            check(a, b, "READ");
         }
     }
 }
 
-fn wiring(impairment: &str) -> Wiring {
+fn captured_in(path: PathBuf) -> Wiring {
     Wiring {
-        impairment: impairment.parse().unwrap(),
+        pcap: Some(path),
         ..Wiring::default()
     }
 }
 
 #[test]
 fn data_is_right_whatever_the_network_does() {
-    let bad = wiring("loss=5%,duplicate=2%,reorder=2%,corrupt=3%,seed=7");
+    let bad = impaired("loss=5%,duplicate=2%,reorder=2%,corrupt=3%,seed=7");
     let (mut a, mut b) = pair(&bad, &bad);
     exchange(&mut a, &mut b, 5);
     let counters = a.nic.stat().counters;
@@ -91,20 +88,20 @@ fn data_is_right_whatever_the_network_does() {
         "early_retransmissions",
         "rx_icrc_encapsulated",
     ] {
-        let both = counters[name] + b.nic.stat().counters[name];
+        let both = counters[name] + b.count(name);
         assert!(both > 0, "no {name} among {counters:?}");
     }
 }
 
 #[test]
 fn a_delay_is_kept() {
-    let (mut a, mut b) = pair(&wiring("delay=3ms"), &wiring("delay=4ms,reorder=10%"));
+    let (mut a, mut b) = pair(&impaired("delay=3ms"), &impaired("delay=4ms,reorder=10%"));
     let start = Instant::now();
     exchange(&mut a, &mut b, 1);
     // Four messages of each kind, and each has to go and be acknowledged.
     let elapsed = start.elapsed();
     assert!(elapsed >= Duration::from_millis(4 * 3 * 7), "{elapsed:?}");
-    assert_eq!(b.nic.stat().counters["impaired_lost"], 0);
+    assert_eq!(b.count("impaired_lost"), 0);
 }
 
 /// A captured packet: when, which way, the IPv4 packet.
@@ -151,15 +148,12 @@ fn roce(packet: &[u8]) -> Packet<'_> {
 fn a_capture_has_what_was_sent_and_received() {
     let folder = tempfile::tempdir().unwrap();
     let pcap = |name: &str| folder.path().join(name);
-    let capture = |name: &str| Wiring {
-        pcap: Some(pcap(name)),
-        ..Wiring::default()
-    };
+    let capture = |name: &str| captured_in(pcap(name));
     let own = format!("near.{}", std::process::id());
     let (mut a, mut b) = pair(&capture("near.%p"), &capture("far"));
     exchange(&mut a, &mut b, 1);
     let (near, far) = settled(|| {
-        let sent = usize::try_from(a.nic.stat().counters["tx_packets"]).unwrap();
+        let sent = usize::try_from(a.count("tx_packets")).unwrap();
         let (near, far) = (captured(&pcap(&own)), captured(&pcap("far")));
         let is_whole = addressed(&near, LEFT, &b).len() == sent
             && straight(&near, LEFT, &b).len() == straight(&far, ARRIVED, &b).len();
@@ -196,18 +190,15 @@ fn a_capture_on_a_bad_network_has_only_what_left() {
     let folder = tempfile::tempdir().unwrap();
     let near = Wiring {
         pcap: Some(folder.path().join("near")),
-        ..wiring("loss=10%,duplicate=10%")
+        ..impaired("loss=10%,duplicate=10%")
     };
-    let far = Wiring {
-        pcap: Some(folder.path().join("far")),
-        ..Wiring::default()
-    };
+    let far = captured_in(folder.path().join("far"));
     let (mut a, mut b) = pair(&near, &far);
     exchange(&mut a, &mut b, 2);
     let (lost, doubled) = settled(|| {
-        let stat = a.nic.stat();
+        let counters = a.nic.stat().counters;
         let [sent, lost, doubled] =
-            ["tx_packets", "impaired_lost", "impaired_duplicated"].map(|name| stat.counters[name]);
+            ["tx_packets", "impaired_lost", "impaired_duplicated"].map(|name| counters[name]);
         let [near, far] = ["near", "far"].map(|name| captured(&folder.path().join(name)));
         let is_whole = addressed(&near, LEFT, &b).len() as u64 == sent - lost + doubled
             && straight(&near, LEFT, &b).len() == straight(&far, ARRIVED, &b).len();
@@ -231,7 +222,7 @@ fn addressed(packets: &[Captured], direction: u32, end: &Peer) -> Vec<Vec<u8>> {
 /// machine, some go to the port of hardware instead.
 fn straight(packets: &[Captured], direction: u32, end: &Peer) -> Vec<Vec<u8>> {
     // The numbers of urxe's queue pairs tell their port.
-    let port = u32::from(ROCE_UDP_PORT) + (end.qp.number().get() >> 14);
+    let port = u32::from(port_of(end.qp.number()));
     let mut packets = addressed(packets, direction, end);
     packets.retain(|packet| field(&packet[22..24]) == port);
     packets
@@ -258,10 +249,7 @@ fn settled<T>(look: impl Fn() -> (bool, T)) -> T {
 
 #[test]
 fn a_capture_that_cannot_be_written_is_refused() {
-    let wiring = Wiring {
-        pcap: Some("/nonexistent/capture".into()),
-        ..Wiring::default()
-    };
+    let wiring = captured_in("/nonexistent/capture".into());
     let error = Nic::open_wired(&device("lo"), &wiring).unwrap_err();
     assert!(
         error.to_string().contains("/nonexistent/capture"),

@@ -2,13 +2,13 @@
 //! while, as storage systems and message libraries do.
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use support::threads::{background_sleeps, pin, processors};
-use support::{End, connect_both, post, post_recv};
+use support::{End, alone, connect_both, is_ready, post, post_recv, wait_until};
 use urxe_device::{CompletionChannel, CompletionKind, Mtu, QpType, SendOp};
 
 const MESSAGES: usize = 500;
@@ -16,37 +16,13 @@ const LENGTH: usize = 64;
 /// Between two messages.
 const PERIOD: Duration = Duration::from_micros(300);
 
-/// Whether the descriptor becomes readable within so long.
-fn is_readable(fd: i32, patience: Duration) -> bool {
-    let mut entry = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let timeout_ms = i32::try_from(patience.as_millis()).unwrap();
-    // SAFETY: one entry that lives until the call returns.
-    unsafe { libc::poll(&raw mut entry, 1, timeout_ms) == 1 }
-}
-
-/// One test at a time: they count what the background threads of the process do, and pin threads to
-/// processors.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Ends the background threads, which hold their devices while they sleep, and waits until they
 /// have left the list: what they have counted would be missing from what is counted next.
 fn close(ends: &[End; 2]) {
     for end in ends {
         end.nic.close();
     }
-    let start = Instant::now();
-    while background_sleeps() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(60));
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("their threads are gone", || background_sleeps() == 0);
 }
 
 /// Gives the end a completion queue with a channel, whose descriptor blocks or does not,
@@ -124,7 +100,7 @@ fn median_of(polling: Duration) -> Option<Duration> {
                 (_, true) => break,
                 (true, _) => {}
                 (false, _) => {
-                    assert!(is_readable(channel.fd(), Duration::from_secs(20)));
+                    assert!(is_ready(channel.fd(), libc::POLLIN, 20_000));
                     channel.wait().unwrap();
                 }
             }
@@ -170,7 +146,7 @@ fn wait_for_message(end: &End, channel: &Arc<CompletionChannel>) {
         if take_all(end) {
             return;
         }
-        assert!(is_readable(channel.fd(), Duration::from_secs(20)));
+        assert!(is_ready(channel.fd(), libc::POLLIN, 20_000));
         channel.wait().unwrap();
     }
 }

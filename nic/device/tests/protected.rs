@@ -3,24 +3,21 @@
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use support::apart::Pages;
+use support::apart::{Pages, on_fault, protect};
 use support::{End, Peer, TIMEOUT};
 use urxe_device::{Mtu, Nic, SendOp, Sge, WcStatus};
 
 const PAGE: usize = 4096;
 const LEN: usize = 16 * PAGE;
 
-/// Handlers of signals belong to the process.
-static ALONE: Mutex<()> = Mutex::new(());
-
 /// What the handler is asked for.
 static REPAIRS: AtomicBool = AtomicBool::new(true);
 static FAULTS: AtomicUsize = AtomicUsize::new(0);
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 /// The device whose lock has to be free when the handler runs.
-static WATCHED: Mutex<Option<std::sync::Arc<Nic>>> = Mutex::new(None);
+static WATCHED: Mutex<Option<Arc<Nic>>> = Mutex::new(None);
 
 extern "C" fn repair(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel gives it.
@@ -38,26 +35,10 @@ extern "C" fn repair(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
     }
 }
 
-fn protect(at: usize, len: usize, rights: libc::c_int) {
-    // SAFETY: pages of a test's own.
-    let status = unsafe { libc::mprotect(at as *mut libc::c_void, len, rights) };
-    assert_eq!(status, 0);
-}
-
-fn install() {
-    // SAFETY: plain data, and a handler that stands in for a program's.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = repair as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut());
-    }
-}
-
 /// Has the process's handler for itself, which makes pages accessible, or leaves them as they are.
 fn alone(repairs: bool) -> MutexGuard<'static, ()> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    install();
+    let alone = support::alone();
+    on_fault(repair);
     REPAIRS.store(repairs, Ordering::Relaxed);
     alone
 }
@@ -76,7 +57,7 @@ struct Pair {
 impl Pair {
     fn new() -> Self {
         let (a, b) = Peer::pair([End::new(LEN), End::new(LEN)], Mtu::B4096, TIMEOUT);
-        *WATCHED.lock().unwrap() = Some(std::sync::Arc::clone(&b.nic));
+        *WATCHED.lock().unwrap() = Some(Arc::clone(&b.nic));
         FAULTS.store(0, Ordering::Relaxed);
         FIRST.store(0, Ordering::Relaxed);
         Self { a, b }
@@ -128,20 +109,15 @@ fn receives_and_atomics_too() {
     let pages = Pages::new(&pair.b, LEN);
     protect(pages.at, LEN, libc::PROT_READ);
     pair.b.post_recv(2, &[pages.sge(1_000)]);
-    assert_eq!(
-        pair.run(SendOp::Send, pair.a.sge(0, 1_000)),
-        WcStatus::Success
-    );
+    let status = pair.run(SendOp::Send, pair.a.sge(0, 1_000));
+    assert_eq!(status, WcStatus::Success);
     assert_eq!(pair.b.wait(&pair.a, 1)[0].status, WcStatus::Success);
     pair.wait_for_faults(1);
     assert_eq!(bytes(&pages, 1_000), pair.a.buffer[..1_000]);
     protect(pages.at, LEN, libc::PROT_READ);
     let before = u64::from_ne_bytes(bytes(&pages, 8).try_into().unwrap());
-    let add = SendOp::FetchAdd {
-        va: pages.at as u64,
-        rkey: pages.key,
-        add: 7,
-    };
+    let (va, rkey) = (pages.at as u64, pages.key);
+    let add = SendOp::FetchAdd { va, rkey, add: 7 };
     assert_eq!(pair.run(add, pair.a.sge(0, 8)), WcStatus::Success);
     pair.wait_for_faults(2);
     let after = u64::from_ne_bytes(bytes(&pages, 8).try_into().unwrap());
@@ -154,7 +130,7 @@ fn what_is_to_be_sent_waits_for_the_handler() {
     let _alone = alone(true);
     for len in [1_000, LEN] {
         let pair = Pair::new();
-        *WATCHED.lock().unwrap() = Some(std::sync::Arc::clone(&pair.a.nic));
+        *WATCHED.lock().unwrap() = Some(Arc::clone(&pair.a.nic));
         let pages = Pages::new(&pair.a, LEN);
         protect(pages.at, LEN, libc::PROT_NONE);
         let status = pair.run(pair.b.write_op(0), pages.sge(len));
@@ -170,10 +146,8 @@ fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
     let pair = Pair::new();
     let pages = Pages::new(&pair.b, LEN);
     protect(pages.at, LEN, libc::PROT_READ);
-    assert_eq!(
-        pair.run(pages.write_op(), pair.a.sge(0, 8)),
-        WcStatus::Success
-    );
+    let status = pair.run(pages.write_op(), pair.a.sge(0, 8));
+    assert_eq!(status, WcStatus::Success);
     pair.wait_for_faults(1);
     // The answer may be there before the page is known.
     let mut writes = 1;
@@ -195,12 +169,8 @@ fn handlers_are_not_told_of_memory_that_is_gone() {
     let _alone = alone(true);
     let pair = Pair::new();
     let pages = Pages::new(&pair.b, LEN);
-    // SAFETY: this test's own.
-    let status = unsafe { libc::munmap(pages.at as *mut libc::c_void, LEN) };
-    assert_eq!(status, 0);
-    assert_eq!(
-        pair.run(pages.write_op(), pair.a.sge(0, 8)),
-        WcStatus::RemoteAccess
-    );
+    pages.unmap();
+    let status = pair.run(pages.write_op(), pair.a.sge(0, 8));
+    assert_eq!(status, WcStatus::RemoteAccess);
     assert_eq!(FAULTS.load(Ordering::Relaxed), 0);
 }

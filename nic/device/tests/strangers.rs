@@ -4,19 +4,15 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
-use support::duel::{packet, without_icrc};
-use support::{End, connect_to, in_namespace, post, post_recv, post_to_target};
-use urxe_device::{Gid, Mtu, Psn, QpType, Qpn, SendOp, SendTarget, WcStatus};
-use urxe_wire::icrc::Flow;
-use urxe_wire::{
-    Aeth, Bth, Deth, Header, Opcode, Operation, Packet, ROCE_UDP_PORT, Reth, Syndrome, Transport,
+use support::duel::{PEER as NUMBER, datagram, header, packet, without_icrc};
+use support::{
+    End, connect_to, datagram_to, in_namespace, port_of, post, post_recv, post_to_target,
 };
-
-/// A number whose upper bits would tell another port.
-const NUMBER: Qpn = Qpn::new(0x3a_bcde);
+use urxe_device::{Gid, Mtu, Psn, QpType, Qpn, SendOp, WcStatus};
+use urxe_wire::icrc::Flow;
+use urxe_wire::{Aeth, Bth, Header, Opcode, Operation, Packet, ROCE_UDP_PORT, Syndrome, Transport};
 
 struct Stranger {
     /// Where it listens.
@@ -72,9 +68,7 @@ fn what_is_lost_is_sent_again_while_another_thread_blocks() {
     let address = Ipv4Addr::new(127, 77, 0, 6);
     let stranger = Stranger::new(address);
     let mut a = End::new(4096);
-    let channel = a.nic.create_channel().unwrap();
-    let cq = a.nic.create_cq(16, Some(Arc::clone(&channel)), 42);
-    a.cq = cq.unwrap();
+    let channel = a.add_channel();
     let qp = a.qp(QpType::Rc);
     connect_to(&qp, Gid::from(address), Qpn::new(5), Mtu::B1024);
     a.cq.arm(false);
@@ -98,8 +92,7 @@ fn a_connection_finds_the_port_on_which_its_peer_answers() {
     let address = Ipv4Addr::new(127, 77, 0, 1);
     let stranger = Stranger::new(address);
     // The port that the number tells, where no socket would listen.
-    let port = ROCE_UDP_PORT + u16::try_from(NUMBER.get() >> 14).unwrap();
-    let other = UdpSocket::bind((address, port)).unwrap();
+    let other = UdpSocket::bind((address, port_of(NUMBER))).unwrap();
     other.set_nonblocking(true).unwrap();
     let a = End::new(4096);
     let qp = a.qp(QpType::Rc);
@@ -145,23 +138,10 @@ fn a_datagram_of_a_stranger_is_answered_at_port_4791() {
     let a = End::new(4096);
     let qp = a.datagrams(QKEY);
     post_recv(&qp, 1, &[a.sge(0, 100)]);
-    let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
-    let mut header = Header::new(Bth::new(opcode, qp.number(), Psn::new(5)));
-    header.deth = Some(Deth {
-        qkey: QKEY,
-        src_qp: NUMBER,
-    });
-    let gid = a.nic.gids()[0].gid;
-    let slot = u16::try_from(qp.number().get() >> 14).unwrap();
-    let to = SocketAddr::new(gid.to_ip(), ROCE_UDP_PORT + slot);
-    stranger.send(to, &header, b"12345678");
+    stranger.send(a.udp_address(&qp), &datagram(&qp, QKEY), b"12345678");
     let got = a.wait(&[], 1)[0];
     assert_eq!((got.source_qp, got.byte_len), (Some(NUMBER), 48));
-    let target = SendTarget::Datagram {
-        address: a.address_of(Gid::from(address), 0),
-        qp: NUMBER,
-        qkey: QKEY,
-    };
+    let target = datagram_to(a.address_of(Gid::from(address), 0), NUMBER, QKEY);
     post_to_target(&qp, 2, SendOp::Send, &[a.sge(40, 8)], target);
     let (_, bytes) = stranger.receive();
     let packet = Packet::parse(&bytes).unwrap();
@@ -189,11 +169,9 @@ fn what_a_stranger_sends_reaches_all_devices_of_a_host() {
 
         connect_to(&connected, Gid::from(address), NUMBER, Mtu::B1024);
         post_recv(&connected, 1, &[second.sge(0, 100)]);
-        let opcode = Opcode::new(Transport::Rc, Operation::SendOnly);
         let psn = connected.query().unwrap().rq_psn;
-        let mut bth = Bth::new(opcode, connected.number(), psn);
-        bth.ack_request = true;
-        stranger.send(to, &Header::new(bth), b"12345678");
+        let mut header = header(&connected, Operation::SendOnly, psn);
+        stranger.send(to, &header, b"12345678");
         assert_eq!(second.wait(&[], 1)[0].byte_len, 8);
         let (_, bytes) = stranger.receive();
         let answer = Packet::parse(&bytes).unwrap();
@@ -206,19 +184,13 @@ fn what_a_stranger_sends_reaches_all_devices_of_a_host() {
         let direct = SocketAddr::new(to.ip(), to.port() + 1);
         for (number, to) in (1..).zip([direct, to, direct]) {
             post_recv(&connected, 1, &[second.sge(0, 100)]);
-            bth.psn = psn.add(number);
-            stranger.send(to, &Header::new(bth), b"12345678");
+            header.bth.psn = psn.add(number);
+            stranger.send(to, &header, b"12345678");
             assert_eq!(second.wait(&[], 1)[0].byte_len, 8, "packet {number}");
         }
 
         post_recv(&datagrams, 2, &[second.sge(200, 100)]);
-        let opcode = Opcode::new(Transport::Ud, Operation::SendOnly);
-        let mut header = Header::new(Bth::new(opcode, datagrams.number(), Psn::new(5)));
-        header.deth = Some(Deth {
-            qkey: QKEY,
-            src_qp: NUMBER,
-        });
-        stranger.send(to, &header, b"12345678");
+        stranger.send(to, &datagram(&datagrams, QKEY), b"12345678");
         let got = second.wait(&[], 1)[0];
         assert_eq!((got.source_qp, got.byte_len), (Some(NUMBER), 48));
         assert_eq!(second.buffer[200 + 40..][..8], *b"12345678");
@@ -253,16 +225,15 @@ fn who_missed_the_word_that_a_queue_pair_is_gone_is_told_again() {
     connect_to(&qp, Gid::from(address), peer, Mtu::B1024);
     connect_to(&other, Gid::from(address), peer, Mtu::B1024);
     let gone = qp.number();
-    let slot = u16::try_from(gone.get() >> 14).unwrap();
-    let to = SocketAddr::new(a.nic.gids()[0].gid.to_ip(), ROCE_UDP_PORT + slot);
+    let to = a.udp_address(&qp);
     post_recv(&qp, 1, &[a.sge(0, 100)]);
-    let request = |psn: Psn| {
-        let opcode = Opcode::new(Transport::Rc, Operation::SendOnly);
-        let mut bth = Bth::new(opcode, gone, psn);
-        bth.ack_request = true;
-        Header::new(bth)
-    };
     let psn = qp.query().unwrap().rq_psn;
+    let first = header(&qp, Operation::SendOnly, psn);
+    let request = |psn: Psn| {
+        let mut header = first;
+        header.bth.psn = psn;
+        header
+    };
     stranger.send(to, &request(psn), b"12345678");
     a.wait(&[], 1);
     let (_, bytes) = stranger.receive();
@@ -290,10 +261,8 @@ fn who_missed_the_word_that_a_queue_pair_is_gone_is_told_again() {
         sender: UdpSocket::bind((address, 0)).unwrap(),
     };
     elsewhere.send(to, &request(psn), b"12345678");
-    stranger
-        .sender
-        .send_to(&bytes_of(&request(psn)), to)
-        .unwrap();
+    let damaged = bytes_of(&request(psn));
+    stranger.sender.send_to(&damaged, to).unwrap();
     a.wait_for_nothing();
     within(50).unwrap();
     assert!(stranger.listener.recv_from(&mut [0; 8192]).is_err());
@@ -314,31 +283,17 @@ fn a_read_is_acknowledged_by_its_response_and_nothing_else() {
     let a = End::new(4096);
     let qp = a.qp(QpType::Rc);
     connect_to(&qp, Gid::from(address), NUMBER, Mtu::B1024);
-    let slot = u16::try_from(qp.number().get() >> 14).unwrap();
-    let to = SocketAddr::new(a.nic.gids()[0].gid.to_ip(), ROCE_UDP_PORT + slot);
-    let opcode = Opcode::new(Transport::Rc, Operation::ReadRequest);
-    let mut bth = Bth::new(opcode, qp.number(), qp.query().unwrap().rq_psn);
-    bth.ack_request = true;
-    let mut header = Header::new(bth);
-    header.reth = Some(Reth {
-        va: a.va(0),
-        rkey: a.key,
-        len: 2048,
-    });
-    stranger.send(to, &header, &[]);
+    let mut header = header(&qp, Operation::ReadRequest, qp.query().unwrap().rq_psn);
+    header.reth = Some(a.reth(0, 2048));
+    stranger.send(a.udp_address(&qp), &header, &[]);
     a.wait_for_nothing();
     let operations = [(); 2].map(|()| {
         let (_, bytes) = stranger.receive();
         let opcode = Packet::parse(&bytes).unwrap().header.bth.opcode;
-        opcode.operation()
+        opcode.operation().unwrap()
     });
-    assert_eq!(
-        operations,
-        [
-            Some(Operation::ReadResponseFirst),
-            Some(Operation::ReadResponseLast)
-        ]
-    );
+    use Operation::{ReadResponseFirst, ReadResponseLast};
+    assert_eq!(operations, [ReadResponseFirst, ReadResponseLast]);
     let quiet = Some(Duration::from_millis(50));
     stranger.listener.set_read_timeout(quiet).unwrap();
     assert!(stranger.listener.recv_from(&mut [0; 8192]).is_err());
