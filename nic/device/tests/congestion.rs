@@ -6,12 +6,11 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use support::{
-    End, connect_both, connect_to, connect_with, fill, peer_attributes, post, post_recv,
-    post_to_target, ready_datagrams,
+    End, connect_both, connect_to, connect_with, datagram_to, fill, impaired, peer_attributes,
+    post, post_recv, post_to_target,
 };
 use urxe_device::{
-    AddressVector, Attributes, GRH_BYTES, Gid, Mtu, Qp, QpType, Qpn, SendOp, SendTarget, WcStatus,
-    Wiring,
+    AddressVector, Attributes, GRH_BYTES, Gid, Mtu, Qp, QpType, Qpn, SendOp, WcStatus, Wiring,
 };
 use urxe_udp::{Options, RecvBuffer, Socket};
 use urxe_wire::ROCE_UDP_PORT;
@@ -73,14 +72,13 @@ fn transfer(from: &mut End, to: &mut End, is_read: bool) -> Duration {
 }
 
 fn counters(end: &End) -> [u64; 4] {
-    let counters = end.nic.stat().counters;
     [
         "np_ecn_marked_roce_packets",
         "np_cnp_sent",
         "rp_cnp_handled",
         "rp_cnp_ignored",
     ]
-    .map(|name| counters[name])
+    .map(|name| end.count(name))
 }
 
 #[test]
@@ -146,19 +144,13 @@ fn packets_of_connections_say_that_marks_are_heeded() {
 fn datagrams_say_that_marks_are_heeded_if_the_program_does() {
     for traffic_class in [0, 0xb8, 0xb8 | ECN_CAPABLE] {
         let (from, to) = (end(""), end(""));
-        let (sender, receiver) = (from.qp(QpType::Ud), to.qp(QpType::Ud));
-        for qp in [&sender, &receiver] {
-            ready_datagrams(qp, 5);
-        }
+        let (sender, receiver) = (from.datagrams(5), to.datagrams(5));
         post_recv(&receiver, 1, &[to.sge(0, 1024)]);
-        let target = SendTarget::Datagram {
-            address: AddressVector {
-                traffic_class,
-                ..from.address()
-            },
-            qp: receiver.number(),
-            qkey: 5,
+        let address = AddressVector {
+            traffic_class,
+            ..from.address()
         };
+        let target = datagram_to(address, receiver.number(), 5);
         post_to_target(&sender, 1, SendOp::Send, &[from.sge(0, 64)], target);
         from.wait(&[&to], 1);
         to.wait(&[&from], 1);
@@ -170,16 +162,13 @@ fn datagrams_say_that_marks_are_heeded_if_the_program_does() {
 /// The sender takes the peer's buffer to be like its own: it finds out by losing packets.
 #[test]
 fn a_tiny_receive_buffer_loses_packets_and_no_data() {
-    let open = |wiring: Wiring| End::wired(&wiring, LENGTH);
     // On a bad network every packet leaves alone, and so finds the buffer full or not.
-    let mut from = open(Wiring {
-        impairment: "duplicate=0.1%".parse().unwrap(),
-        ..Wiring::default()
-    });
-    let to = open(Wiring {
+    let mut from = End::wired(&impaired("duplicate=0.1%"), LENGTH);
+    let tiny = Wiring {
         receive_buffer_bytes: Some(8 << 10),
         ..Wiring::default()
-    });
+    };
+    let to = End::wired(&tiny, LENGTH);
     fill(&mut from.buffer);
     let (sender, receiver) = (from.qp(QpType::Rc), to.qp(QpType::Rc));
     connect_both(&from, &sender, &to, &receiver, Mtu::B1024);
@@ -197,5 +186,5 @@ fn a_tiny_receive_buffer_loses_packets_and_no_data() {
     }
     assert_eq!(done, [WcStatus::Success; 2]);
     assert!(from.buffer[..LENGTH / 8] == to.buffer[..LENGTH / 8]);
-    assert!(to.nic.stat().counters["rx_buffer_drops"] > 0);
+    assert!(to.count("rx_buffer_drops") > 0);
 }

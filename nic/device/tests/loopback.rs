@@ -44,20 +44,19 @@ fn immediates_and_atomics_arrive() {
     let (a, b) = pair(4096, Mtu::B1024);
     b.post_recv(1, &[]);
     let immediate = Immediate([1, 2, 3, 4]);
+    let (va, rkey) = (b.va(0), b.key);
     let write = SendOp::WriteImm {
-        va: b.va(0),
-        rkey: b.key,
+        va,
+        rkey,
         immediate,
     };
     a.post(2, write, &[a.sge(0, 16)]);
     let got = b.wait(&a, 1)[0];
-    assert_eq!(
-        (got.kind, got.immediate),
-        (CompletionKind::RecvWriteImm, Some(immediate))
-    );
+    let expected = (CompletionKind::RecvWriteImm, Some(immediate));
+    assert_eq!((got.kind, got.immediate), expected);
     assert_eq!(a.wait(&b, 1)[0].status, WcStatus::Success);
     let offset = 8 - b.va(0) as usize % 8;
-    let (va, rkey) = (b.va(offset), b.key);
+    let va = b.va(offset);
     a.post(3, SendOp::FetchAdd { va, rkey, add: 5 }, &[a.sge(0, 8)]);
     a.post(4, SendOp::FetchAdd { va, rkey, add: 6 }, &[a.sge(8, 8)]);
     assert_eq!(a.wait(&b, 2).len(), 2);
@@ -69,14 +68,8 @@ fn immediates_and_atomics_arrive() {
 fn a_wrong_key_is_refused_and_both_ends_flush() {
     let (a, b) = pair(4096, Mtu::B1024);
     b.post_recv(1, &[b.sge(0, 64)]);
-    a.post(
-        2,
-        SendOp::Write {
-            va: b.va(0),
-            rkey: b.key ^ 0x5500,
-        },
-        &[a.sge(0, 16)],
-    );
+    let (va, rkey) = (b.va(0), b.key ^ 0x5500);
+    a.post(2, SendOp::Write { va, rkey }, &[a.sge(0, 16)]);
     a.post(3, SendOp::Send, &[a.sge(0, 16)]);
     let got = a.wait(&b, 2);
     assert_eq!(got[0].status, WcStatus::RemoteAccess);

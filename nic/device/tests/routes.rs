@@ -3,19 +3,13 @@
 
 mod support;
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{End, connect_with, on_a_link, peer_attributes, post};
+use support::{End, connect_with, ip, on_a_link, peer_attributes, post};
 use urxe_device::{Attributes, Gid, Mtu, QpType, Qpn, SendOp};
 
-fn ip(line: &str) -> bool {
-    let status = Command::new("ip").args(line.split(' ')).status();
-    status.is_ok_and(|status| status.success())
-}
-
 fn frames(end: &End) -> u64 {
-    end.nic.stat().counters["tx_frames"]
+    end.count("tx_frames")
 }
 
 /// Polls until the device has sent another frame.

@@ -6,7 +6,8 @@ mod support;
 use std::sync::Arc;
 
 use support::{
-    End, connect, connect_both, fill, post, post_recv, post_to_target, set_state, wait_for,
+    End, connect, connect_both, datagram_to, fill, post, post_recv, post_to_target, set_state,
+    wait_for,
 };
 use urxe_device::{
     AsyncEventKind, CompletionKind, Cq, Error, Immediate, Mtu, PostError, Qp, QpEvent, QpInit,
@@ -15,17 +16,10 @@ use urxe_device::{
 };
 
 const QKEY: u32 = 5;
-
-fn srq(end: &End, max_requests: u32) -> Arc<Srq> {
-    let init = SrqInit {
-        pd: end.pd,
-        max_requests,
-        max_sges: 2,
-        limit: 0,
-        xrc: None,
-    };
-    end.nic.create_srq(&init).unwrap()
-}
+const EMPTY: RecvRequest<'static> = RecvRequest {
+    wr_id: 9,
+    sges: &[],
+};
 
 fn post_to(srq: &Srq, end: &End, wr_id: u64, at: usize, len: usize) {
     let sges = [end.sge(at, len)];
@@ -36,7 +30,7 @@ fn post_to(srq: &Srq, end: &End, wr_id: u64, at: usize, len: usize) {
 fn queue_pairs_of_all_types_take_from_one_queue() {
     let (mut a, b) = (End::new(8192), End::new(8192));
     fill(&mut a.buffer);
-    let srq = srq(&b, 16);
+    let srq = b.srq(16);
     for wr_id in 0..3 {
         post_to(&srq, &b, wr_id, 1024 * wr_id as usize, 1024);
     }
@@ -46,11 +40,7 @@ fn queue_pairs_of_all_types_take_from_one_queue() {
         let target = if qp_type == QpType::Ud {
             support::ready_datagrams(&from, QKEY);
             support::ready_datagrams(&into, QKEY);
-            SendTarget::Datagram {
-                address: a.address(),
-                qp: into.number(),
-                qkey: QKEY,
-            }
+            datagram_to(a.address(), into.number(), QKEY)
         } else {
             connect_both(&a, &from, &b, &into, Mtu::B256);
             SendTarget::Connection
@@ -62,13 +52,8 @@ fn queue_pairs_of_all_types_take_from_one_queue() {
         assert_eq!(a.wait(&[&b], 1)[0].status, WcStatus::Success);
         let skip = 1024 * turn + if qp_type == QpType::Ud { 40 } else { 0 };
         assert_eq!(b.buffer[skip..skip + 900], a.buffer[..900]);
-        assert!(matches!(
-            into.post_recv(&RecvRequest {
-                wr_id: 1,
-                sges: &[]
-            }),
-            Err(Error::Post(PostError::SharedReceives))
-        ));
+        let own = into.post_recv(&EMPTY);
+        assert!(matches!(own, Err(Error::Post(PostError::SharedReceives))));
         receivers.push(into);
     }
     assert!(matches!(srq.destroy(), Err(Error::Busy(_))));
@@ -80,7 +65,7 @@ fn queue_pairs_of_all_types_take_from_one_queue() {
 #[test]
 fn an_empty_queue_makes_the_sender_wait() {
     let (a, b) = (End::new(4096), End::new(4096));
-    let srq = srq(&b, 4);
+    let srq = b.srq(4);
     let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
     connect_both(&a, &from, &b, &into, Mtu::B1024);
     post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
@@ -94,16 +79,13 @@ fn an_empty_queue_makes_the_sender_wait() {
 #[test]
 fn the_limit_is_an_event_once_and_sizes_can_change() {
     let (a, b) = (End::new(4096), End::new(4096));
-    let srq = srq(&b, 4);
+    let srq = b.srq(4);
     let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
     connect_both(&a, &from, &b, &into, Mtu::B1024);
     for wr_id in 0..4 {
         post_to(&srq, &b, wr_id, 0, 64);
     }
-    let full = srq.post(&RecvRequest {
-        wr_id: 9,
-        sges: &[],
-    });
+    let full = srq.post(&EMPTY);
     assert!(matches!(full, Err(Error::Post(PostError::Full))));
     srq.modify(Some(6), Some(3)).unwrap();
     assert!(matches!(srq.modify(Some(3), None), Err(Error::Invalid(_))));
@@ -114,33 +96,26 @@ fn the_limit_is_an_event_once_and_sizes_can_change() {
         post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
     }
     assert_eq!(b.wait(&[&a], 3).len(), 3);
-    assert_eq!(
-        b.event(),
-        AsyncEventKind::Qp(into.number(), QpEvent::CommunicationEstablished)
-    );
-    assert_eq!(
-        b.event(),
-        AsyncEventKind::Srq(srq.number(), SrqEvent::LimitReached)
-    );
+    let established = QpEvent::CommunicationEstablished;
+    let expected = [
+        AsyncEventKind::Qp(into.number(), established),
+        AsyncEventKind::Srq(srq.number(), SrqEvent::LimitReached),
+    ];
+    assert_eq!([b.event(), b.event()], expected);
     assert_eq!(srq.query().unwrap().limit, 0);
 }
 
 #[test]
 fn a_queue_pair_in_error_leaves_the_queue_alone_and_says_so() {
     let (a, b) = (End::new(4096), End::new(4096));
-    let srq = srq(&b, 4);
-    let (dying, other) = (
-        b.qp_with_srq(QpType::Rc, &srq),
-        b.qp_with_srq(QpType::Rc, &srq),
-    );
+    let srq = b.srq(4);
+    let [dying, other] = [(); 2].map(|()| b.qp_with_srq(QpType::Rc, &srq));
     let from = a.qp(QpType::Rc);
     connect_both(&a, &from, &b, &other, Mtu::B1024);
     post_to(&srq, &b, 1, 0, 64);
     set_state(&dying, QpState::Error);
-    assert_eq!(
-        b.event(),
-        AsyncEventKind::Qp(dying.number(), QpEvent::LastWqeReached)
-    );
+    let last = AsyncEventKind::Qp(dying.number(), QpEvent::LastWqeReached);
+    assert_eq!(b.event(), last);
     b.wait_for_nothing();
     post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
     assert_eq!(b.wait(&[&a], 1)[0].qp, other.number());
@@ -208,19 +183,12 @@ fn an_xrc_message_goes_to_the_queue_that_it_names() {
     for at in [1, 0] {
         let (srq, cq) = &queues[at];
         let op = SendOp::SendImm(Immediate([9, 9, 9, at as u8]));
-        post_to_target(
-            &qp,
-            1,
-            op,
-            &[a.sge(0, 5000)],
-            SendTarget::XrcSrq(srq.number()),
-        );
+        let target_queue = SendTarget::XrcSrq(srq.number());
+        post_to_target(&qp, 1, op, &[a.sge(0, 5000)], target_queue);
         let got = wait_for(&target.end.nic, cq, &[&a], 1)[0];
         assert_eq!((got.wr_id, got.byte_len), (10 + at as u64, 5000));
-        assert_eq!(
-            (got.qp, got.kind),
-            (target.qp.number(), CompletionKind::Recv)
-        );
+        let expected = (target.qp.number(), CompletionKind::Recv);
+        assert_eq!((got.qp, got.kind), expected);
         assert_eq!(target.end.buffer[8192 * at..][..5000], a.buffer[..5000]);
         assert_eq!(a.wait(&[&target.end], 1)[0].status, WcStatus::Success);
     }
@@ -235,12 +203,8 @@ fn xrc_accesses_memory_with_the_rights_of_the_queue() {
     let to = SendTarget::XrcSrq(srq.number());
     post_to_target(&qp, 1, target.end.write_op(0), &[a.sge(0, 9000)], to);
     post_to_target(&qp, 2, target.end.read_op(0), &[a.sge(20000, 9000)], to);
-    let counter = target.end.va(32768).next_multiple_of(8);
-    let add = SendOp::FetchAdd {
-        va: counter,
-        rkey: target.end.key,
-        add: 3,
-    };
+    let (va, rkey) = (target.end.va(32768).next_multiple_of(8), target.end.key);
+    let add = SendOp::FetchAdd { va, rkey, add: 3 };
     post_to_target(&qp, 3, add, &[a.sge(40000, 8)], to);
     let got = a.wait(&[&target.end], 3);
     assert!(got.iter().all(|c| c.status == WcStatus::Success), "{got:?}");
@@ -264,21 +228,14 @@ fn a_queue_of_another_domain_or_none_is_refused() {
         let qp = a.qp(QpType::XrcInitiator);
         connect(&a, &qp, fresh.qp.number(), Mtu::B1024);
         connect(&target.end, &fresh.qp, qp.number(), Mtu::B1024);
-        post_to_target(
-            &qp,
-            1,
-            SendOp::Send,
-            &[a.sge(0, 8)],
-            SendTarget::XrcSrq(number),
-        );
+        let to = SendTarget::XrcSrq(number);
+        post_to_target(&qp, 1, SendOp::Send, &[a.sge(0, 8)], to);
         let got = a.wait(&[&target.end], 1)[0];
         assert_eq!(got.status, WcStatus::RemoteInvalidRequest);
         assert_eq!(fresh.qp.state().unwrap(), QpState::Error);
     }
-    assert!(matches!(
-        target.end.nic.dealloc_xrcd(other),
-        Err(Error::Busy(_))
-    ));
+    let busy = target.end.nic.dealloc_xrcd(other);
+    assert!(matches!(busy, Err(Error::Busy(_))));
 }
 
 #[test]
@@ -314,7 +271,7 @@ fn an_xrc_queue_pair_has_what_its_type_needs_and_nothing_else() {
 #[test]
 fn a_receive_of_an_own_queue_is_not_touched_by_a_shared_one() {
     let (a, b) = (End::new(4096), End::new(4096));
-    let srq = srq(&b, 4);
+    let srq = b.srq(4);
     let (from, into) = (a.qp(QpType::Rc), b.qp(QpType::Rc));
     connect_both(&a, &from, &b, &into, Mtu::B1024);
     post_to(&srq, &b, 1, 0, 64);

@@ -38,10 +38,8 @@ impl Pair {
         };
         self.b.post(1, SendOp::BindWindow(bind), &[]);
         let got = self.b.wait(&self.a, 1)[0];
-        assert_eq!(
-            (got.status, got.kind),
-            (WcStatus::Success, CompletionKind::BindWindow)
-        );
+        let expected = (WcStatus::Success, CompletionKind::BindWindow);
+        assert_eq!((got.status, got.kind), expected);
         next
     }
 
@@ -75,10 +73,8 @@ fn a_key_before_binding_and_after_invalidation_is_refused() {
     let key = pair.bind(window, WindowAccess::REMOTE_WRITE);
     pair.b.post(3, SendOp::LocalInvalidate { rkey: key }, &[]);
     let got = pair.b.wait(&pair.a, 1)[0];
-    assert_eq!(
-        (got.status, got.kind),
-        (WcStatus::Success, CompletionKind::LocalInvalidate)
-    );
+    let expected = (WcStatus::Success, CompletionKind::LocalInvalidate);
+    assert_eq!((got.status, got.kind), expected);
     assert_eq!(pair.write(key, 1000, 8), WcStatus::RemoteAccess);
     let pair = Pair::new();
     let window = pair.window(WindowType::Type2);
@@ -124,10 +120,8 @@ fn a_window_of_type_2_is_no_use_through_another_queue_pair() {
     let key = pair.bind(window, WindowAccess::REMOTE_READ);
     let (qp_a, qp_b) = (pair.a.qp(QpType::Rc), pair.b.qp(QpType::Rc));
     connect_both(&pair.a, &qp_a, &pair.b, &qp_b, Mtu::B1024);
-    let read = SendOp::Read {
-        va: pair.b.va(1000),
-        rkey: key,
-    };
+    let (va, rkey) = (pair.b.va(1000), key);
+    let read = SendOp::Read { va, rkey };
     post(&qp_a, 1, read, &[pair.a.sge(4000, 8)]);
     assert_eq!(pair.a.wait(&pair.b, 1)[0].status, WcStatus::RemoteAccess);
     pair.a.post(2, read, &[pair.a.sge(4000, 8)]);
@@ -149,12 +143,8 @@ fn a_binding_that_fails_fails_in_its_turn() {
     pair.b.post(1, write, &[pair.b.sge(0, 4096)]);
     pair.b.post(2, SendOp::BindWindow(beyond), &[]);
     pair.b.post(3, write, &[pair.b.sge(0, 4096)]);
-    let got: Vec<_> = pair
-        .b
-        .wait(&pair.a, 3)
-        .iter()
-        .map(|c| (c.wr_id, c.status))
-        .collect();
+    let got = pair.b.wait(&pair.a, 3);
+    let got: Vec<_> = got.iter().map(|c| (c.wr_id, c.status)).collect();
     let expected = [
         (1, WcStatus::Success),
         (2, WcStatus::MwBind),
