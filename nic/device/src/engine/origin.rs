@@ -30,4 +30,10 @@ impl Origin {
     pub(crate) fn flow(&self) -> Option<Flow> {
         flow(self.frame.is_some(), self.source, self.local)
     }
+
+    /// Whether the ICRC of a datagram from there is right.
+    pub(crate) fn has_good_icrc(&self, datagram: &[u8]) -> bool {
+        let flow = self.flow();
+        flow.is_some_and(|flow| flow.verify(datagram, self.ip_id).is_good())
+    }
 }

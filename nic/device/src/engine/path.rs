@@ -174,8 +174,7 @@ impl Path {
         if self.peer == Peer::OurKind && !self.is_from_derived_port(origin) {
             return Verified::Foreign;
         }
-        let flow = origin.flow();
-        if flow.is_some_and(|flow| flow.verify(datagram, origin.ip_id).is_good()) {
+        if origin.has_good_icrc(datagram) {
             Verified::News
         } else {
             Verified::Bad
