@@ -64,16 +64,8 @@ impl Nic {
             init.qp_type
         );
         engine.use_objects(init)?;
-        let config = QpConfig {
-            number,
-            pd: init.pd.map_or(NO_PD, Pd::id),
-            qp_type: init.qp_type,
-            capacity: init.capacity,
-            shares_receives: init.receives() != Receives::Own,
-            port_mtu: self.port().active_mtu,
-        };
         let is_ud = init.qp_type == QpType::Ud;
-        let mut qp = QueuePair::new(config);
+        let mut qp = QueuePair::new(self.qp_config(number, init));
         qp.set_notified_control(self.taps().reaction.clone());
         let index = engine.qps.insert(Box::new(Slot {
             qp,
@@ -89,15 +81,18 @@ impl Nic {
         if is_ud {
             engine.count_datagram_user(1);
         }
-        for cq in [&init.send_cq, &init.recv_cq].into_iter().flatten() {
-            cq.completions().add_user();
-        }
-        Ok(Qp {
-            nic: Arc::clone(self),
-            index,
+        Ok(Qp::new(self, index, number, init))
+    }
+
+    pub(super) fn qp_config(&self, number: Qpn, init: &QpInit) -> QpConfig {
+        QpConfig {
             number,
-            init: init.clone(),
-        })
+            pd: init.pd.map_or(NO_PD, Pd::id),
+            qp_type: init.qp_type,
+            capacity: init.capacity,
+            shares_receives: init.receives() != Receives::Own,
+            port_mtu: self.port().active_mtu,
+        }
     }
 
     fn check_capacity(&self, capacity: &Capacity) -> Result<(), Error> {
@@ -145,7 +140,7 @@ impl Nic {
 }
 
 /// The protection domain of a queue pair that has none: no region is in it.
-pub(super) const NO_PD: PdId = PdId(0);
+const NO_PD: PdId = PdId(0);
 
 impl Engine {
     /// Counts a queue pair with the objects that it uses.
@@ -184,6 +179,34 @@ impl Engine {
 }
 
 impl Qp {
+    /// The queue pair that was made so.
+    pub(super) fn new(nic: &Arc<Nic>, index: u16, number: Qpn, init: &QpInit) -> Self {
+        let qp = Self {
+            nic: Arc::clone(nic),
+            index,
+            number,
+            init: init.clone(),
+        };
+        qp.queues().for_each(|cq| cq.completions().add_user());
+        qp
+    }
+
+    /// The completion queues of its sends and of its receives.
+    fn queues(&self) -> impl Iterator<Item = &Cq> {
+        let queues = [&self.init.send_cq, &self.init.recv_cq];
+        queues.into_iter().flatten().map(Arc::as_ref)
+    }
+
+    pub(super) fn forget_completions(&self) {
+        self.queues()
+            .for_each(|cq| cq.completions().forget_qp(self.number));
+    }
+
+    pub(super) fn leave_completions(&self) {
+        self.forget_completions();
+        self.queues().for_each(|cq| cq.completions().remove_user());
+    }
+
     /// Its number.
     #[must_use]
     pub const fn number(&self) -> Qpn {
@@ -246,12 +269,7 @@ impl Qp {
         );
         let is_reset = slot.qp.state() == QpState::Reset;
         if is_reset {
-            for cq in [&self.init.send_cq, &self.init.recv_cq]
-                .into_iter()
-                .flatten()
-            {
-                cq.completions().forget_qp(self.number);
-            }
+            self.forget_completions();
         }
         if is_reset || path.is_some() {
             // What the peer is, at another address perhaps, is to be found out.
@@ -399,13 +417,7 @@ impl Qp {
         }
         engine.release_objects(&self.init);
         engine.events.forget_qp(self.number);
-        for cq in [&self.init.send_cq, &self.init.recv_cq]
-            .into_iter()
-            .flatten()
-        {
-            cq.completions().forget_qp(self.number);
-            cq.completions().remove_user();
-        }
+        self.leave_completions();
     }
 
     /// The queue pair in the engine. Its index may have been given to another one since.

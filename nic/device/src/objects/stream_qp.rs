@@ -4,23 +4,17 @@
 use std::sync::Arc;
 
 use urxe_iwarp::QueuePair;
-use urxe_proto::{
-    AttrMask, Attributes, PostError, QpConfig, QpState, QpType, RecvRequest, SendRequest,
-};
+use urxe_proto::{AttrMask, Attributes, PostError, QpState, RecvRequest, SendRequest};
 use urxe_wire::Qpn;
 
-use super::qp::{NO_PD, Qp, completions_of};
+use super::qp::{Qp, completions_of};
 use super::qp_init::QpInit;
 use crate::engine::Engine;
 use crate::engine::table::Receives;
-use crate::memory::Pd;
 use crate::nic::Nic;
 use crate::process::clock::now;
 use crate::process::error::Error;
-use crate::stream::{Counts, Slot, StreamConnection};
-
-/// What is not there any more.
-const GONE: Error = Error::Gone("the queue pair");
+use crate::stream::{Counts, GONE, Slot, StreamConnection};
 
 impl Nic {
     /// Makes a queue pair; the device has started.
@@ -29,20 +23,12 @@ impl Nic {
         let (streams, _) = engine.streams().ok_or(GONE)?;
         let number = streams.fresh_number()?;
         engine.use_objects(init)?;
-        let config = QpConfig {
-            number,
-            pd: init.pd.map_or(NO_PD, Pd::id),
-            qp_type: QpType::Rc,
-            capacity: init.capacity,
-            shares_receives: init.receives() != Receives::Own,
-            port_mtu: self.port().active_mtu,
-        };
         let srq = match init.receives() {
             Receives::Shared(number) => Some(number),
             Receives::Own | Receives::Named(_) => None,
         };
         let (_, host) = engine.streams().ok_or(GONE)?;
-        let mut qp = QueuePair::new(config);
+        let mut qp = QueuePair::new(self.qp_config(number, init));
         // Such queue pairs begin so, as rdma-core's own tests of iWARP devices have it.
         let fresh = Attributes {
             state: QpState::Init,
@@ -58,15 +44,7 @@ impl Nic {
         let (streams, _) = engine.streams().ok_or(GONE)?;
         let index = streams.insert(slot);
         log::debug!("{}: QP {} made", self.info().name, number.get());
-        for cq in [&init.send_cq, &init.recv_cq].into_iter().flatten() {
-            cq.completions().add_user();
-        }
-        Ok(Qp {
-            nic: Arc::clone(self),
-            index,
-            number,
-            init: init.clone(),
-        })
+        Ok(Qp::new(self, index, number, init))
     }
 
     /// Gives the queue pair of this number a connection.
@@ -184,13 +162,6 @@ impl Qp {
         Ok(())
     }
 
-    fn forget_completions(&self) {
-        let cqs = [&self.init.send_cq, &self.init.recv_cq];
-        for cq in cqs.into_iter().flatten() {
-            cq.completions().forget_qp(self.number);
-        }
-    }
-
     pub(super) fn post_stream_recv(&self, request: &RecvRequest<'_>) -> Result<(), Error> {
         let mut engine = self.nic.engine();
         let slot = self.stream_slot(&mut engine)?;
@@ -273,10 +244,6 @@ impl Qp {
         engine.events.forget_qp(self.number);
         self.nic.note_deadline(&engine, now);
         drop(engine);
-        self.forget_completions();
-        let cqs = [&self.init.send_cq, &self.init.recv_cq];
-        for cq in cqs.into_iter().flatten() {
-            cq.completions().remove_user();
-        }
+        self.leave_completions();
     }
 }

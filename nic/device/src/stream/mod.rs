@@ -37,6 +37,13 @@ const DEVICES: u32 = 1 << 10;
 /// Queue pairs 0 and 1 belong to management, as those of other devices do.
 const FIRST_LOCAL: u32 = 2;
 
+/// What is not there any more.
+pub(crate) const GONE: Error = Error::Gone("the queue pair");
+
+fn slot_at(slots: &mut [Option<Box<Slot>>], index: u16) -> Option<&mut Slot> {
+    slots.get_mut(usize::from(index))?.as_deref_mut()
+}
+
 /// A connection that was set up, for a queue pair.
 #[derive(Debug)]
 pub struct StreamConnection {
@@ -179,7 +186,7 @@ impl Streams {
 
     /// The queue pair at `index`, if the program still has it.
     pub(crate) fn get_mut(&mut self, index: u16, number: Qpn) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(usize::from(index))?.as_deref_mut()?;
+        let slot = slot_at(&mut self.slots, index)?;
         (slot.qp.number() == number && !slot.is_orphan).then_some(slot)
     }
 
@@ -215,10 +222,7 @@ impl Streams {
         host: &mut Host<'_>,
         now: Instant,
     ) -> Result<(), Error> {
-        let slot = self.slots.get_mut(usize::from(index));
-        let Some(slot) = slot.and_then(Option::as_deref_mut) else {
-            return Err(Error::Gone("the queue pair"));
-        };
+        let slot = slot_at(&mut self.slots, index).ok_or(GONE)?;
         if mask.contains(AttrMask::STATE) {
             // What was posted before goes first.
             slot.transmit(host, &mut Counts::default());
@@ -245,10 +249,7 @@ impl Streams {
         host: &mut Host<'_>,
         now: Instant,
     ) -> Result<(), Error> {
-        let slot = self.slots.get_mut(usize::from(index));
-        let Some(slot) = slot.and_then(Option::as_deref_mut) else {
-            return Err(Error::Gone("the queue pair"));
-        };
+        let slot = slot_at(&mut self.slots, index).ok_or(GONE)?;
         let StreamConnection {
             socket,
             terms,
@@ -296,8 +297,7 @@ impl Streams {
 
     /// Takes a queue pair from its program. Its connection ends.
     pub(crate) fn remove(&mut self, index: u16, host: &mut Host<'_>, now: Instant) {
-        let slot = self.slots.get_mut(usize::from(index));
-        let Some(slot) = slot.and_then(Option::as_deref_mut) else {
+        let Some(slot) = slot_at(&mut self.slots, index) else {
             return;
         };
         slot.transmit(host, &mut Counts::default());
