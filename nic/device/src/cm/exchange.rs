@@ -150,17 +150,21 @@ impl Exchange {
         }
     }
 
-    /// What to wait for.
-    pub(super) fn interest(&self) -> Interest {
-        let output = match &self.side {
+    fn output(&self) -> &[u8] {
+        match &self.side {
             Side::Active(initiator) => initiator.output(),
             Side::Passive(responder) => responder.output(),
-        };
-        let reads = match &self.side {
-            Side::Active(_) => true,
-            Side::Passive(responder) => responder.request().is_none(),
-        };
-        match (self.tcp, output.is_empty(), reads) {
+        }
+    }
+
+    /// Whether it reads: not what is behind a request.
+    fn reads(&self) -> bool {
+        !matches!(&self.side, Side::Passive(responder) if responder.request().is_some())
+    }
+
+    /// What to wait for.
+    pub(super) fn interest(&self) -> Interest {
+        match (self.tcp, self.output().is_empty(), self.reads()) {
             (Tcp::Refused(_), ..) => Interest::NONE,
             (Tcp::Connecting, ..) | (Tcp::Connected, false, false) => Interest::WRITE,
             (Tcp::Connected, false, true) => Interest::READ_WRITE,
@@ -224,22 +228,16 @@ impl Exchange {
                 self.write()?;
             }
         }
-        let (outcome, is_written) = match &mut self.side {
+        let mut private_data = Vec::new();
+        match &mut self.side {
             Side::Active(initiator) => {
                 initiator.handle_timeout(now);
-                (initiator.outcome(), initiator.output().is_empty())
+                private_data.extend_from_slice(initiator.private_data());
             }
-            Side::Passive(responder) => {
-                responder.handle_timeout(now);
-                (responder.outcome(), responder.output().is_empty())
-            }
-        };
-        let private_data = match &self.side {
-            Side::Active(initiator) => initiator.private_data().to_vec(),
-            Side::Passive(_) => Vec::new(),
-        };
-        Ok(match outcome {
-            Outcome::Established(terms) if is_written => {
+            Side::Passive(responder) => responder.handle_timeout(now),
+        }
+        Ok(match self.outcome() {
+            Outcome::Established(terms) if self.output().is_empty() => {
                 Progress::Established(Box::new(Established {
                     stream: self.stream.try_clone()?,
                     terms,
@@ -276,10 +274,7 @@ impl Exchange {
 
     fn write(&mut self) -> io::Result<()> {
         loop {
-            let output = match &self.side {
-                Side::Active(initiator) => initiator.output(),
-                Side::Passive(responder) => responder.output(),
-            };
+            let output = self.output();
             if output.is_empty() {
                 return Ok(());
             }
@@ -299,13 +294,7 @@ impl Exchange {
     fn read(&mut self) -> io::Result<()> {
         let mut buffer = [0; 1024];
         loop {
-            let is_wanted = match &self.side {
-                Side::Active(initiator) => initiator.outcome() == Outcome::Pending,
-                Side::Passive(responder) => {
-                    responder.request().is_none() && responder.outcome() == Outcome::Pending
-                }
-            };
-            if !is_wanted {
+            if !self.reads() || self.outcome() != Outcome::Pending {
                 return Ok(());
             }
             match (&*self.stream).read(&mut buffer) {
