@@ -1,11 +1,7 @@
 //! What one queue pair does before the others get their turn.
 
-use urxe_proto::QpType;
-
-use super::{Side, end, take_in, wait_for_something};
-use crate::process::clock::staged::Clock;
+use super::{Side, connected, run, with_slot};
 use crate::stream::constants::{OUTPUT_BYTES, SCRATCH_BYTES, TURN_BYTES};
-use crate::support::streams::{connect, to_init};
 use crate::support::{fill, post};
 
 /// An FPDU has no more.
@@ -14,24 +10,13 @@ const FPDU_MAX: usize = 1 << 16;
 const LEN: usize = 8 * TURN_BYTES;
 
 fn counters(side: &Side) -> (u64, u64) {
-    let mut engine = side.end.nic.engine();
-    let (streams, _) = engine.streams().unwrap();
-    let index = streams.find(side.qp.number()).unwrap();
-    let stats = *streams.get_mut(index, side.qp.number()).unwrap().qp.stats();
+    let stats = with_slot(&side.end, &side.qp, |slot| *slot.qp.stats());
     (stats.fpdus_sent, stats.bytes_placed + stats.bytes_copied)
 }
 
 #[test]
 fn a_turn_is_bounded_both_ways() {
-    let [mut from, to] = [(); 2].map(|()| {
-        let end = end(LEN);
-        let qp = end.qp(QpType::Rc);
-        to_init(&qp);
-        Side { end, qp }
-    });
-    let _clock = Clock::new();
-    connect(&from.qp, &to.qp);
-    take_in(&to.end, &to.qp);
+    let (_clock, [mut from, to]) = connected(LEN);
     fill(&mut from.end.buffer);
     let (mut sent, _) = counters(&from);
     let (_, mut came) = counters(&to);
@@ -45,8 +30,7 @@ fn a_turn_is_bounded_both_ways() {
         assert!(sent_now - sent <= frames_max as u64, "{}", sent_now - sent);
         sent = sent_now;
         if came < all {
-            wait_for_something(&to.end);
-            to.end.nic.run_waiting();
+            run(&to.end);
         }
         let (_, came_now) = counters(&to);
         let turn_max = TURN_BYTES + FPDU_MAX + SCRATCH_BYTES;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use urxe_proto::{QpState, SendOp, WcStatus};
 use urxe_udp::Interest;
 
-use super::{LEN, Side, conversing, sides, wait_for_something};
+use super::{LEN, Side, conversing, run, sides, with_slot};
 use crate::process::clock::staged::{self, Clock};
 use crate::stream::constants::WATCH_AGAIN_NS;
 use crate::stream::{Socket, Streams};
@@ -15,10 +15,7 @@ use crate::support::{post, post_recv};
 
 /// Does something with the connections of a side, and the place of its queue pair among them.
 fn with_streams<T>(side: &Side, work: impl FnOnce(&mut Streams, u16) -> T) -> T {
-    let mut engine = side.end.nic.engine();
-    let (streams, _) = engine.streams().unwrap();
-    let index = streams.find(side.qp.number()).unwrap();
-    work(streams, index)
+    super::with_streams(&side.end, &side.qp, work)
 }
 
 fn socket(streams: &Streams, index: u16) -> &Socket {
@@ -27,10 +24,7 @@ fn socket(streams: &Streams, index: u16) -> &Socket {
 }
 
 fn is_watched(side: &Side) -> bool {
-    with_streams(side, |streams, index| {
-        let number = side.qp.number();
-        streams.get_mut(index, number).unwrap().interest.is_some()
-    })
+    with_slot(&side.end, &side.qp, |slot| slot.interest.is_some())
 }
 
 /// A socket that is watched already cannot be watched by another name: so it is with a kernel that
@@ -62,8 +56,7 @@ fn a_socket_that_could_not_be_watched_again_is_tried_once_more() {
     post(&program.qp, 1, SendOp::Send, &[program.end.sge(0, LEN)]);
     // It waits for its receive request, and its socket is not watched meanwhile.
     while with_streams(&peer, |streams, _| !streams.is_stalled()) {
-        wait_for_something(&peer.end);
-        peer.end.nic.run_waiting();
+        run(&peer.end);
     }
     assert!(!is_watched(&peer));
     with_streams(&peer, |streams, index| {
@@ -91,11 +84,7 @@ fn what_came_before_a_reset_is_taken_in_although_a_send_finds_the_reset() {
     let (_clock, [program, peer]) = conversing();
     post_recv(&program.qp, 1, &[program.end.sge(0, LEN)]);
     post(&peer.qp, 2, SendOp::Send, &[peer.end.sge(0, LEN)]);
-    let taken = with_streams(&peer, |streams, index| {
-        let number = peer.qp.number();
-        streams.get_mut(index, number).unwrap().socket.take()
-    });
-    let taken = taken.unwrap();
+    let taken = with_slot(&peer.end, &peer.qp, |slot| slot.socket.take().unwrap());
     reset(TcpStream::from(taken.as_fd().try_clone_to_owned().unwrap()));
     // The last descriptor of it.
     drop(taken);

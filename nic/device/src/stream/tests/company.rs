@@ -1,13 +1,12 @@
 //! Requests that wait for company.
 
 use urxe_duty::constants::{DISTRUST_MIN_NS, HELD_MAX_NS, LOOK_AGAIN_BLOCKED_MAX_NS, STREAM_MIN};
-use urxe_proto::{QpState, QpType};
+use urxe_proto::QpState;
 
-use super::{LEN, Side, end, messages, take_in, wait_for_something};
+use super::{LEN, Side, connected, messages, run, second, take_in, with_slot};
 use crate::process::clock::now;
 use crate::process::clock::staged::{self, Clock};
 use crate::stream::constants::{GATHERED_MAX, GATHERED_MAX_BYTES};
-use crate::support::streams::{connect, to_init};
 use crate::support::{post, set_state};
 
 /// A program that streams to a peer.
@@ -20,15 +19,7 @@ struct Stream {
 
 impl Stream {
     fn new(len: usize) -> Self {
-        let [program, peer] = [(); 2].map(|()| {
-            let end = end(len);
-            let qp = end.qp(QpType::Rc);
-            to_init(&qp);
-            Side { end, qp }
-        });
-        let clock = Clock::new();
-        connect(&program.qp, &peer.qp);
-        take_in(&peer.end, &peer.qp);
+        let (clock, [program, peer]) = connected(len);
         staged::pass(LOOK_AGAIN_BLOCKED_MAX_NS);
         let mut stream = Self {
             program,
@@ -37,7 +28,7 @@ impl Stream {
             _clock: clock,
         };
         stream.post(STREAM_MIN as usize);
-        stream.poll_all();
+        stream.program.poll_all();
         stream.before = stream.frames();
         stream
     }
@@ -50,22 +41,9 @@ impl Stream {
         }
     }
 
-    /// Polls until there are no completions; how many there were.
-    fn poll_all(&self) -> usize {
-        std::iter::from_fn(|| Some(self.program.poll()).filter(|count| *count > 0)).sum()
-    }
-
     fn frames(&self) -> u64 {
-        let mut engine = self.program.end.nic.engine();
-        let (streams, _) = engine.streams().unwrap();
-        let index = streams.find(self.program.qp.number()).unwrap();
-        let number = self.program.qp.number();
-        streams
-            .get_mut(index, number)
-            .unwrap()
-            .qp
-            .stats()
-            .fpdus_sent
+        let Side { end, qp } = &self.program;
+        with_slot(end, qp, |slot| slot.qp.stats().fpdus_sent)
     }
 
     /// Requests that have left since it was known to stream.
@@ -76,8 +54,7 @@ impl Stream {
     /// Waits until so many messages have come to the peer in all.
     fn arrive(&self, count: u64) {
         while messages(&self.peer.end, &self.peer.qp) < count {
-            wait_for_something(&self.peer.end);
-            self.peer.end.nic.run_waiting();
+            run(&self.peer.end);
         }
     }
 }
@@ -97,7 +74,7 @@ fn requests_of_a_stream_leave_many_at_a_time() {
     assert_eq!(stream.sent(), u64::from(GATHERED_MAX) + 1);
     stream.post(5);
     assert_eq!(stream.sent(), u64::from(GATHERED_MAX) + 1);
-    stream.poll_all();
+    stream.program.poll_all();
     assert_eq!(stream.sent(), u64::from(GATHERED_MAX) + 6, "it polled");
     stream.post(1);
     assert_eq!(stream.sent(), u64::from(GATHERED_MAX) + 7, "idle again");
@@ -122,25 +99,21 @@ fn a_program_that_sends_few_messages_between_polls_has_none_waiting() {
     let stream = Stream::new(LEN);
     let few = STREAM_MIN as usize - 1;
     stream.post(few);
-    stream.poll_all();
-    stream.poll_all();
+    stream.program.poll_all();
+    stream.program.poll_all();
     for turn in 2..6 {
         stream.post(few);
         assert_eq!(stream.sent(), turn * few as u64, "turn {turn}");
-        stream.poll_all();
+        stream.program.poll_all();
     }
 }
 
 #[test]
 fn a_queue_pair_that_is_idle_does_not_wait_for_another() {
     let stream = Stream::new(LEN);
-    let ends = [&stream.program.end, &stream.peer.end];
-    let qps = ends.map(|end| end.qp(QpType::Rc));
-    qps.iter().for_each(to_init);
-    connect(&qps[0], &qps[1]);
-    take_in(&stream.peer.end, &qps[1]);
+    let qps = second(&stream.program, &stream.peer);
     stream.post(3);
-    while stream.program.end.cq.poll(16, |_| ()) > 0 {}
+    stream.program.poll_all();
     let before = messages(&stream.peer.end, &qps[1]);
     let place = stream.peer.end.write_op(0);
     post(&qps[0], 0, place, &[stream.program.end.sge(0, LEN)]);
@@ -202,7 +175,7 @@ fn what_waits_goes_when_the_program_asks_for_an_event() {
 #[test]
 fn nothing_waits_where_replies_come_in_between() {
     let stream = Stream::new(LEN);
-    stream.poll_all();
+    stream.program.poll_all();
     for turn in 1..=2 * u64::from(STREAM_MIN) {
         stream.post(1);
         assert_eq!(stream.sent(), turn);

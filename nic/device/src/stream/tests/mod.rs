@@ -15,6 +15,7 @@ use urxe_udp::wait_readable;
 
 use crate::objects::qp::Qp;
 use crate::process::clock::staged::{self, Clock};
+use crate::stream::{Slot, Streams};
 use crate::support::streams::{connect, connection, nic, set_up, to_init};
 use crate::support::{CAPACITY, End, post, set_state};
 
@@ -41,6 +42,11 @@ impl Side {
         (0..IDLE_ROUNDS_PER_CLOCK).map(|_| self.poll()).sum()
     }
 
+    /// Polls until there are no completions; how many there were.
+    fn poll_all(&self) -> usize {
+        iter::from_fn(|| Some(self.poll()).filter(|count| *count > 0)).sum()
+    }
+
     fn take_in(&self) {
         take_in(&self.end, &self.qp);
     }
@@ -54,22 +60,38 @@ impl Side {
     }
 }
 
-/// Waits until a message has come to a queue pair, and lets the device take it in as its thread
-/// does.
+/// Waits until a message has come to a queue pair.
 fn take_in(end: &End, qp: &Qp) {
     let before = messages(end, qp);
     while messages(end, qp) == before {
-        wait_for_something(end);
-        end.nic.run_waiting();
+        run(end);
     }
+}
+
+/// Does something with the connections of a device, and the place of a queue pair among them.
+fn with_streams<T>(end: &End, qp: &Qp, work: impl FnOnce(&mut Streams, u16) -> T) -> T {
+    let mut engine = end.nic.engine();
+    let (streams, _) = engine.streams().unwrap();
+    let index = streams.find(qp.number()).unwrap();
+    work(streams, index)
+}
+
+/// The same with what a queue pair has there.
+fn with_slot<T>(end: &End, qp: &Qp, work: impl FnOnce(&mut Slot) -> T) -> T {
+    with_streams(end, qp, |streams, index| {
+        work(streams.get_mut(index, qp.number()).unwrap())
+    })
 }
 
 /// Messages that have come to a queue pair.
 fn messages(end: &End, qp: &Qp) -> u64 {
-    let mut engine = end.nic.engine();
-    let (streams, _) = engine.streams().unwrap();
-    let index = streams.find(qp.number()).unwrap();
-    streams.get_mut(index, qp.number()).unwrap().qp.messages()
+    with_slot(end, qp, |slot| slot.qp.messages())
+}
+
+/// Waits for something, and lets the device take it in as its thread does.
+fn run(end: &End) {
+    wait_for_something(end);
+    end.nic.run_waiting();
 }
 
 fn wait_for_something(end: &End) {
@@ -93,15 +115,30 @@ fn sides(len: usize) -> [Side; 2] {
     })
 }
 
-/// Two sides, of which the first has had replies that came soon.
-fn conversing() -> (Clock, [Side; 2]) {
-    let sides = sides(LEN);
+/// The same with connections, in time of the test's own.
+fn connected(len: usize) -> (Clock, [Side; 2]) {
+    let sides = sides(len);
     // Only now: the devices had threads until they were closed, with another clock.
     let clock = Clock::new();
     connect(&sides[0].qp, &sides[1].qp);
-    let [program, peer] = &sides;
     // The end that accepted may send once it has heard of the other.
-    peer.take_in();
+    sides[1].take_in();
+    (clock, sides)
+}
+
+/// Another connection between two sides.
+fn second(from: &Side, to: &Side) -> [Qp; 2] {
+    let qps = [from, to].map(|side| side.end.qp(QpType::Rc));
+    qps.iter().for_each(to_init);
+    connect(&qps[0], &qps[1]);
+    take_in(&to.end, &qps[1]);
+    qps
+}
+
+/// Two sides, of which the first has had replies that came soon.
+fn conversing() -> (Clock, [Side; 2]) {
+    let (clock, sides) = connected(LEN);
+    let [program, peer] = &sides;
     for _ in 0..REPLIES_MIN {
         program.exchange(peer);
         assert_eq!(program.poll(), 1);
@@ -180,10 +217,7 @@ fn completions_are_let_go_and_an_event_asked_for_as_one() {
 #[test]
 fn what_comes_over_another_connection_comes_before_the_reply() {
     let (_clock, [program, peer]) = conversing();
-    let qps = [&program.end, &peer.end].map(|end| end.qp(QpType::Rc));
-    qps.iter().for_each(to_init);
-    connect(&qps[0], &qps[1]);
-    take_in(&peer.end, &qps[1]);
+    let qps = second(&program, &peer);
     program.write_to(&peer);
     assert_eq!(program.poll(), 0);
     post(&qps[1], 0, program.end.write_op(0), &[peer.end.sge(0, LEN)]);
@@ -195,10 +229,7 @@ fn what_comes_over_another_connection_comes_before_the_reply() {
 #[test]
 fn what_comes_over_a_connection_that_was_silent_is_found() {
     let (_clock, [program, peer]) = conversing();
-    let qps = [&program.end, &peer.end].map(|end| end.qp(QpType::Rc));
-    qps.iter().for_each(to_init);
-    connect(&qps[0], &qps[1]);
-    take_in(&peer.end, &qps[1]);
+    let qps = second(&program, &peer);
     for _ in 0..3 {
         program.exchange(&peer);
         program.poll_on();
@@ -238,13 +269,12 @@ fn a_thread_that_waits_in_a_poll_is_told_of_what_another_completes() {
     (0..POSTS).for_each(|_| post(&program.qp, 0, place, &[program.end.sge(0, LONG)]));
     let mut done = 0;
     loop {
-        done += iter::from_fn(|| Some(program.poll()).filter(|count| *count > 0)).sum::<usize>();
+        done += program.poll_all();
         if done == POSTS {
             return;
         }
         let before = program.end.nic.arrivals();
-        wait_for_something(&peer.end);
-        peer.end.nic.run_waiting();
+        run(&peer.end);
         assert_eq!(program.end.nic.run_waiting().received, 0);
         let has_some = program.end.cq.completions().has_some();
         let is_told = program.end.nic.arrivals() != before;
