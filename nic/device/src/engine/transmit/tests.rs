@@ -29,19 +29,24 @@ fn loopback() -> (Ports, Path) {
     (ports, path)
 }
 
+/// A packet of queue pair 5, without payload.
+fn packet(transport: Transport, operation: Operation) -> Transmit<'static> {
+    let opcode = Opcode::new(transport, operation);
+    Transmit {
+        address: None,
+        header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
+        payload: Payload::Empty,
+    }
+}
+
 /// A message of two packets, and an acknowledgement behind it: how many packets the batch has after
 /// each.
 fn gathered((first, last): (Operation, Operation), last_len: usize) -> [usize; 3] {
     let (ports, path) = loopback();
     let header = |operation: Operation| {
-        let opcode = Opcode::new(Transport::Rc, operation);
-        let mut header = Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0)));
-        let reth = Reth {
-            va: 0,
-            rkey: 0,
-            len: 4096,
-        };
-        header.reth = operation.has_reth().then_some(reth);
+        let mut header = packet(Transport::Rc, operation).header;
+        let (va, rkey, len) = (0, 0, 4096);
+        header.reth = operation.has_reth().then_some(Reth { va, rkey, len });
         header
     };
     let mut acknowledge = header(Operation::Acknowledge);
@@ -105,19 +110,12 @@ fn bytes_of(outgoing: &mut Outgoing) -> Vec<u8> {
 
 /// So many packets, the numbers of which wrap.
 fn run_of(operation: Operation, payload: Payload<'_>, packets: u32) -> Run<'_> {
-    let opcode = Opcode::Queue {
-        transport: Transport::Rc,
-        operation,
-    };
-    let mut header = Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0xff_fff8)));
+    let mut first = packet(Transport::Rc, operation);
+    first.header.bth.psn = Psn::new(0xff_fff8);
     let (va, rkey, len) = (0xffff_f000, 7, payload.len());
-    header.reth = (operation == Operation::WriteOnly).then_some(Reth { va, rkey, len });
+    first.header.reth = (operation == Operation::WriteOnly).then_some(Reth { va, rkey, len });
     Run {
-        first: Transmit {
-            address: None,
-            header,
-            payload,
-        },
+        first: Transmit { payload, ..first },
         more: packets - 1,
     }
 }
@@ -137,13 +135,8 @@ fn a_run_makes_the_bytes_that_its_packets_make() {
     let access = Access::REMOTE_READ;
     let region = Region::new(pd, addr, bytes.len() as u64, addr, access);
     let region = memory.register(region.unwrap()).unwrap();
-    let sge = |len| {
-        [Sge {
-            addr,
-            len,
-            lkey: region.lkey,
-        }]
-    };
+    let lkey = region.lkey;
+    let sge = |len| [Sge { addr, len, lkey }];
     let (all, too_short) = (sge(PACKETS * 8192), sge(PACKETS * 512));
     let local = |sges, len| Payload::Local {
         sges,
@@ -196,12 +189,10 @@ fn a_batch_that_waits_stays_as_it_is() {
     let pd = memory.alloc_pd();
     let turn = turn_of(pd);
     let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
-    let opcode = Opcode::new(Transport::Rc, Operation::SendMiddle);
     let mut push = |outgoing: &mut Outgoing, payload| {
         let transmit = Transmit {
-            address: None,
-            header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
             payload: Payload::Bytes(payload),
+            ..packet(Transport::Rc, Operation::SendMiddle)
         };
         outgoing
             .push(&transmit, &turn, &path, &memory, &ports.ports, &mut stats)
@@ -239,15 +230,7 @@ fn frames_are_for_what_is_sent_again_and_short_in_streams() {
             is_stream,
             ..turn_of(pd)
         };
-        let opcode = Opcode::Queue {
-            transport,
-            operation: Operation::SendOnly,
-        };
-        let transmit = Transmit {
-            address: None,
-            header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
-            payload: Payload::Empty,
-        };
+        let transmit = packet(transport, Operation::SendOnly);
         outgoing
             .push(&transmit, &turn, &path, &memory, &ports.ports, &mut stats)
             .unwrap();
@@ -275,19 +258,13 @@ fn only_what_points_to_memory_goes_with_it() {
         lkey: region.lkey,
     }];
     for (transport, stays) in [(Transport::Uc, true), (Transport::Rc, false)] {
-        let operation = Operation::SendOnly;
-        let opcode = Opcode::Queue {
-            transport,
-            operation,
-        };
         let transmit = Transmit {
-            address: None,
-            header: Header::new(Bth::new(opcode, Qpn::new(5), Psn::new(0))),
             payload: Payload::Local {
                 sges: &sges,
                 offset: 0,
                 len: LEN,
             },
+            ..packet(transport, Operation::SendOnly)
         };
         let (mut outgoing, mut stats) = (Outgoing::new(), DeviceStats::default());
         let ports = &ports.ports;
