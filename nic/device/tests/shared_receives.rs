@@ -6,8 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use support::{
-    End, connect, connect_both, datagram_to, fill, post, post_recv, post_to_target, set_state,
-    wait_for,
+    End, connect_both, datagram_to, fill, post, post_recv, post_to_target, set_state, wait_for,
 };
 use urxe_device::{
     AsyncEventKind, CompletionKind, Cq, Error, Immediate, Mtu, PostError, Qp, QpEvent, QpInit,
@@ -24,6 +23,15 @@ const EMPTY: RecvRequest<'static> = RecvRequest {
 fn post_to(srq: &Srq, end: &End, wr_id: u64, at: usize, len: usize) {
     let sges = [end.sge(at, len)];
     srq.post(&RecvRequest { wr_id, sges: &sges }).unwrap();
+}
+
+/// Two ends, of which the second has a shared queue, and a queue pair of each, connected.
+fn served() -> ([End; 2], Arc<Srq>, [Qp; 2]) {
+    let (a, b) = (End::new(4096), End::new(4096));
+    let srq = b.srq(4);
+    let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
+    connect_both(&a, &from, &b, &into, Mtu::B1024);
+    ([a, b], srq, [from, into])
 }
 
 #[test]
@@ -64,10 +72,7 @@ fn queue_pairs_of_all_types_take_from_one_queue() {
 
 #[test]
 fn an_empty_queue_makes_the_sender_wait() {
-    let (a, b) = (End::new(4096), End::new(4096));
-    let srq = b.srq(4);
-    let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
-    connect_both(&a, &from, &b, &into, Mtu::B1024);
+    let ([a, b], srq, [from, _into]) = served();
     post(&from, 1, SendOp::Send, &[a.sge(0, 8)]);
     b.wait_for_nothing();
     assert!(b.nic.qp_stats()[0].1.rnr_nak_sent > 0);
@@ -78,10 +83,7 @@ fn an_empty_queue_makes_the_sender_wait() {
 
 #[test]
 fn the_limit_is_an_event_once_and_sizes_can_change() {
-    let (a, b) = (End::new(4096), End::new(4096));
-    let srq = b.srq(4);
-    let (from, into) = (a.qp(QpType::Rc), b.qp_with_srq(QpType::Rc, &srq));
-    connect_both(&a, &from, &b, &into, Mtu::B1024);
+    let ([a, b], srq, [from, into]) = served();
     for wr_id in 0..4 {
         post_to(&srq, &b, wr_id, 0, 64);
     }
@@ -107,11 +109,8 @@ fn the_limit_is_an_event_once_and_sizes_can_change() {
 
 #[test]
 fn a_queue_pair_in_error_leaves_the_queue_alone_and_says_so() {
-    let (a, b) = (End::new(4096), End::new(4096));
-    let srq = b.srq(4);
-    let [dying, other] = [(); 2].map(|()| b.qp_with_srq(QpType::Rc, &srq));
-    let from = a.qp(QpType::Rc);
-    connect_both(&a, &from, &b, &other, Mtu::B1024);
+    let ([a, b], srq, [from, other]) = served();
+    let dying = b.qp_with_srq(QpType::Rc, &srq);
     post_to(&srq, &b, 1, 0, 64);
     set_state(&dying, QpState::Error);
     let last = AsyncEventKind::Qp(dying.number(), QpEvent::LastWqeReached);
@@ -163,18 +162,17 @@ fn target_qp(end: &End, xrcd: Xrcd) -> Qp {
     end.nic.create_qp(&init).unwrap()
 }
 
-fn initiator(target: &Target) -> (End, Qp) {
+fn initiator(end: &End, target: &Qp) -> (End, Qp) {
     let a = End::new(1 << 16);
     let qp = a.qp(QpType::XrcInitiator);
-    connect(&a, &qp, target.qp.number(), Mtu::B1024);
-    connect(&target.end, &target.qp, qp.number(), Mtu::B1024);
+    connect_both(&a, &qp, end, target, Mtu::B1024);
     (a, qp)
 }
 
 #[test]
 fn an_xrc_message_goes_to_the_queue_that_it_names() {
     let target = Target::new();
-    let (mut a, qp) = initiator(&target);
+    let (mut a, qp) = initiator(&target.end, &target.qp);
     fill(&mut a.buffer);
     let queues = [target.srq(target.xrcd), target.srq(target.xrcd)];
     for (at, (srq, _)) in queues.iter().enumerate() {
@@ -197,7 +195,7 @@ fn an_xrc_message_goes_to_the_queue_that_it_names() {
 #[test]
 fn xrc_accesses_memory_with_the_rights_of_the_queue() {
     let target = Target::new();
-    let (mut a, qp) = initiator(&target);
+    let (mut a, qp) = initiator(&target.end, &target.qp);
     fill(&mut a.buffer);
     let (srq, _cq) = target.srq(target.xrcd);
     let to = SendTarget::XrcSrq(srq.number());
@@ -219,20 +217,13 @@ fn a_queue_of_another_domain_or_none_is_refused() {
     let (foreign, _cq) = target.srq(other);
     post_to(&foreign, &target.end, 1, 0, 64);
     for number in [foreign.number(), Srqn::new(foreign.number().get() ^ 1)] {
-        let fresh = Target {
-            qp: target_qp(&target.end, target.xrcd),
-            end: End::new(64),
-            xrcd: target.xrcd,
-        };
-        let a = End::new(4096);
-        let qp = a.qp(QpType::XrcInitiator);
-        connect(&a, &qp, fresh.qp.number(), Mtu::B1024);
-        connect(&target.end, &fresh.qp, qp.number(), Mtu::B1024);
+        let fresh = target_qp(&target.end, target.xrcd);
+        let (a, qp) = initiator(&target.end, &fresh);
         let to = SendTarget::XrcSrq(number);
         post_to_target(&qp, 1, SendOp::Send, &[a.sge(0, 8)], to);
         let got = a.wait(&[&target.end], 1)[0];
         assert_eq!(got.status, WcStatus::RemoteInvalidRequest);
-        assert_eq!(fresh.qp.state().unwrap(), QpState::Error);
+        assert_eq!(fresh.state().unwrap(), QpState::Error);
     }
     let busy = target.end.nic.dealloc_xrcd(other);
     assert!(matches!(busy, Err(Error::Busy(_))));
