@@ -107,11 +107,12 @@ enum Work {
 }
 
 /// What is counted: work, message length, path MTU, messages, and how many instructions each may
-/// take in a build with debug assertions: a quarter more than it took, or half more where most of
+/// take in a build with debug assertions: at least a tenth more than it takes, as rounds and so the
+/// count vary by three in a hundred between runs and processors, or half more where most of
 /// them copy and sum up bytes, which other processors do with other instructions.
 const CASES: [(Work, usize, Mtu, usize, u64); 5] = [
     (Work::PingPong, 64, Mtu::B4096, 1024, 12_000),
-    (Work::Sends, 64, Mtu::B4096, 2048, 7_000),
+    (Work::Sends, 64, Mtu::B4096, 2048, 7_500),
     (Work::Sends, 65536, Mtu::B4096, 256, 120_000),
     (Work::Writes, 65536, Mtu::B4096, 256, 120_000),
     (Work::Sends, 65536, Mtu::B1024, 256, 170_000),

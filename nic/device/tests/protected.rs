@@ -160,7 +160,9 @@ fn a_page_that_is_not_repaired_is_an_access_error_from_then_on() {
             status => break assert_eq!(status, WcStatus::RemoteAccess),
         }
     }
-    assert_eq!(FIRST.load(Ordering::Relaxed), pages.at);
+    // Processors differ in which of the bytes they name.
+    let first = FIRST.load(Ordering::Relaxed);
+    assert!((pages.at..pages.at + 8).contains(&first), "{first:#x}");
 }
 
 /// Memory that is not mapped is no handler's to repair.
