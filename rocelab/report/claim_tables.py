@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from rocelab.claims import (
     Judgement,
     SourceTable,
     TableRow,
+    Verdict,
     all_claims,
     claims_by_id,
     in_source,
@@ -29,7 +31,7 @@ def claims(source: str, kept: Sequence[RunModel]) -> str:
     rows = []
     for claim in _of(source):
         judged = _judged(claim, kept)
-        verdicts = "; ".join(f"{each.verdict_words} ({_fabric(model)}{_held(each)})" for model, each in judged)
+        verdicts = "; ".join(f"{each.verdict_words} ({where}{_held(each)})" for where, each in judged)
         rows.append((claim.id, claim.where, claim.text, _scaled(claim, judged), verdicts or _OPEN))
     return _table(("claim", "where", "what it says", "scaled", "verdict"), rows)
 
@@ -59,9 +61,14 @@ def _of(source: str) -> list[Claim]:
     return found
 
 
-def _judged(claim: Claim, kept: Sequence[RunModel]) -> list[tuple[RunModel, Judgement]]:
-    """What the runs come to that were made for the claim."""
-    return [(model, model.judged(claim)) for model in kept if claim.id in model.info.claims]
+def _judged(claim: Claim, kept: Sequence[RunModel]) -> list[tuple[str, Judgement]]:
+    """What the runs come to that were made for the claim, and where; together, if none can judge it alone."""
+    models = [model for model in kept if claim.id in model.info.claims]
+    judged = [(_fabric(model), model.judged(claim)) for model in models]
+    if len(models) > 1 and all(each.verdict is Verdict.NOT_CHECKABLE for _, each in judged):
+        together = functools.reduce(RunModel.beside, models)
+        return [(" and ".join(where for where, _ in judged), together.judged(claim))]
+    return judged
 
 
 def _fabric(model: RunModel) -> str:
@@ -90,7 +97,7 @@ def draws(model: RunModel) -> str:
     return f"{table}\n\n{null_words(model.judgements)}"
 
 
-def _scaled(claim: Claim, judged: Sequence[tuple[RunModel, Judgement]]) -> str:
+def _scaled(claim: Claim, judged: Sequence[tuple[str, Judgement]]) -> str:
     if judged:
         return "; ".join(dict.fromkeys(words for _, each in judged for words in each.scaled)) or "nothing"
     sizes = ", ".join(f"{scale.what} {in_source(scale)}" for scale in claim.scales)

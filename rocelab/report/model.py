@@ -67,20 +67,22 @@ class RunModel:
 
         Raises ResultsError if both have the same one.
         """
-        samples = store.current_samples()
-        draws = DrawStore(store.path).read()
-        if beside is not None:
-            others = beside.current_samples()
-            both = {_place(sample) for sample in samples} & {_place(sample) for sample in others}
-            if both:
-                link, test, interconnect, variant = min(both)
-                raise ResultsError(
-                    f"{store.info.id} and {beside.info.id} both hold {interconnect} {variant} ({test}, link {link}), "
-                    "which one figure cannot tell apart; 'rocelab compare' compares two runs of the same"
-                )
-            samples = [*samples, *others]
-            return cls(_with_links_of(store.info, beside.info), samples, draws)
-        return cls(store.info, samples, draws)
+        model = cls(store.info, store.current_samples(), DrawStore(store.path).read())
+        return model if beside is None else model.beside(cls(beside.info, beside.current_samples()))
+
+    def beside(self, other: RunModel) -> RunModel:
+        """Gives a model of this run that has the series of another, too.
+
+        Raises ResultsError if both have the same one.
+        """
+        both = {_place(sample) for sample in self.samples} & {_place(sample) for sample in other.samples}
+        if both:
+            link, test, interconnect, variant = min(both)
+            raise ResultsError(
+                f"{self.info.id} and {other.info.id} both hold {interconnect} {variant} ({test}, link {link}), "
+                "which one figure cannot tell apart; 'rocelab compare' compares two runs of the same"
+            )
+        return RunModel(_with_links_of(self.info, other.info), [*self.samples, *other.samples], self._draws)
 
     def _make_styles(self) -> dict[tuple[str, str], SeriesStyle]:
         pairs = dict.fromkeys((key.interconnect, key.variant) for key in self._table)

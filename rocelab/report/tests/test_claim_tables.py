@@ -13,6 +13,8 @@ from rocelab.claims.tests.test_simulated_claims import lanl, two_nodes
 from rocelab.drawn import DrawnSamples
 from rocelab.report import claim_tables
 from rocelab.report.model import RunModel
+from rocelab.report.tests.test_improvements import emulated, simulated
+from rocelab.results import LinkInfo
 
 KEPT = RunModel(dataclasses.replace(INFO, fabric="virtual", claims=("V11",)), nas(lu_roce_10g=24.07))
 
@@ -30,6 +32,18 @@ def test_a_verdict_is_that_of_a_run_that_is_kept_or_none() -> None:
     rows = {row.split(" | ")[0]: row for row in claim_tables.claims("vienne2012", [KEPT]).split("\n")}
     assert rows["| V11"].endswith("| contradicted (simulated) |")
     assert rows["| V12"].endswith("| no run is kept; each run judges it |")
+
+
+def test_what_no_run_can_judge_alone_is_judged_on_those_made_for_it_together() -> None:
+    links = tuple(LinkInfo(link, "bridge", 9000) for link in ("ipoib-fdr", "ipoib-qdr", "sockets-40gige"))
+    one = RunModel(dataclasses.replace(INFO, fabric="virtual", claims=("V15",), links=()), simulated())
+    info = dataclasses.replace(INFO, id="other", study="vienne2012-cloud", claims=("V13", "V15"), links=links)
+    rows = {
+        row.split(" | ")[0]: row
+        for row in claim_tables.claims("vienne2012", [one, RunModel(info, emulated())]).split("\n")
+    }
+    assert rows["| V15"].endswith("| reproduced (simulated and measured, vienne2012-cloud) |")
+    assert "(simulated" not in rows["| V13"]
 
 
 def test_what_changed_is_held_against_the_rules_of_now() -> None:
