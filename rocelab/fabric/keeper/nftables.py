@@ -16,7 +16,7 @@ from typing import Final
 NETDEV: Final = 5
 BRIDGE: Final = 7
 
-#: Attributes of rules, lists and expressions, which whoever reads rules looks for.
+#: Attributes of rules, lists and expressions: what a reader of rules looks for.
 RULE_CHAIN, RULE_EXPRESSIONS = 2, 4
 ELEMENT, EXPRESSION_NAME, EXPRESSION_DATA = 1, 1, 2
 

@@ -347,7 +347,8 @@ fn dial(source: SocketAddr, destination: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// A TCP socket that is bound to an address, of which port 0 stands for any that is free,
-/// non-blocking. It does not listen yet; a port that it has chosen it shares with nobody.
+/// non-blocking. It does not listen yet. A port that the kernel has chosen is for this socket
+/// alone.
 pub(super) fn bound(source: SocketAddr, is_v6_only: bool) -> io::Result<TcpListener> {
     let socket = TcpListener::from(socket(source)?);
     let fd = socket.as_raw_fd();
@@ -364,7 +365,7 @@ pub(super) fn bound(source: SocketAddr, is_v6_only: bool) -> io::Result<TcpListe
     Ok(socket)
 }
 
-/// Begins to listen. Whoever listens there next may do so at once.
+/// Begins to listen. Once the socket is closed, another may listen on its port at once.
 pub(super) fn listen(socket: &TcpListener, backlog: libc::c_int) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     reuse_address(fd)?;
