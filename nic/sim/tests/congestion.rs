@@ -8,7 +8,7 @@ use std::sync::Arc;
 use support::bench::{Bench, REGION_BYTES};
 use support::scenario::PD;
 use urxe_congestion::{DcqcnParameters, FirstRate};
-use urxe_proto::{QpType, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
+use urxe_proto::{PeerAbilities, QpType, SendData, SendOp, SendRequest, SendTarget, Sge, WcStatus};
 use urxe_sim::{ConnectOptions, Fault, LinkConfig, Match, QpHandle, Rights, Rule};
 
 const MESSAGE_BYTES: usize = REGION_BYTES;
@@ -33,14 +33,17 @@ const PARAMETERS: DcqcnParameters = DcqcnParameters {
     pacing_slack_ns: 0,
 };
 
-fn bench(parameters: Option<DcqcnParameters>) -> Bench {
-    let link = LinkConfig {
+fn link() -> LinkConfig {
+    LinkConfig {
         delay_ns: 10_000,
         rate_mbps: 1_000 * RATE_GBPS,
         mtu_bytes: 1_500,
         queue_bytes: None,
-    };
-    let mut bench = Bench::over(1, ConnectOptions::default(), link);
+    }
+}
+
+fn bench(parameters: Option<DcqcnParameters>) -> Bench {
+    let mut bench = Bench::over(1, ConnectOptions::default(), link());
     for qp in [bench.a, bench.b] {
         let reaction = parameters.map(|parameters| Arc::new(parameters) as _);
         bench.world.set_notified_control(qp, reaction);
@@ -213,4 +216,38 @@ fn slow_and_lossy_is_still_reliable() {
             bench.read(at, REGION_BYTES - 4_096);
         }
     }
+}
+
+/// A TCP that heeds losses alone fills the queue in spite of marks. A sender that obeyed them would
+/// leave the link to it.
+#[test]
+fn marks_are_ignored_while_others_fill_the_queue_until_it_overflows() {
+    let queues_ns = 5_000_000;
+    let options = ConnectOptions {
+        peer_abilities: PeerAbilities::URXE,
+        ..ConnectOptions::default()
+    };
+    let mut bench = Bench::over(1, options, link());
+    let (a, b) = (bench.a, bench.b);
+    for qp in [a, b] {
+        let reaction = Arc::new(PARAMETERS) as _;
+        bench.world.set_notified_control(qp, Some(reaction));
+    }
+    let _ = goodput_mbps(&mut bench, false, 4);
+    bench.world.link_mut(a.host, b.host).config.delay_ns += queues_ns;
+    let marks = Rule::chance(Match::All, Fault::MarkEcn, 20_000);
+    mark(&mut bench, a, b, vec![marks.clone()]);
+    let _ = goodput_mbps(&mut bench, false, 64);
+    let (_, obeyed, ignored) = counters(&bench, a);
+    assert!(obeyed > 0 && ignored == 0, "{obeyed}, {ignored} ignored");
+
+    let losses = Rule::chance(Match::Requests, Fault::Drop, 2_000);
+    mark(&mut bench, a, b, vec![marks, losses]);
+    let _ = goodput_mbps(&mut bench, false, 64);
+    let (_, handled, ignored) = counters(&bench, a);
+    assert!(
+        ignored > handled - obeyed,
+        "{} obeyed, {ignored} ignored",
+        handled - obeyed
+    );
 }

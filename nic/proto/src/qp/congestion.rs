@@ -10,6 +10,7 @@ use super::{AckMode, QueuePair};
 use crate::control::{Acknowledged, CongestionControl, Feedback, Loss, NotifiedControl};
 use crate::memory::Memory;
 use crate::notification::NotificationPoint;
+use crate::rc::requester::Requester;
 use crate::run::Run;
 use crate::state::QpState;
 use crate::time::Instant;
@@ -187,6 +188,11 @@ impl QueuePair {
             self.stats.cnp_ignored += 1;
             return;
         };
+        let requester = self.sender.reliable();
+        if requester.is_some_and(Requester::competes) {
+            self.stats.cnp_ignored += 1;
+            return;
+        }
         self.stats.cnp_handled += 1;
         if let Some(control) = &mut self.control {
             control.handle_notification(now);

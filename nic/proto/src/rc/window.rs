@@ -8,6 +8,10 @@
 //! some queue, which a larger window would only make longer: it does not grow then, and shrinks
 //! when they wait much longer (the idea of delay-based control, as in TCP Vegas).
 //!
+//! A queue that is long for many round trips and then overflows is one that others fill, whom only
+//! losses stop, such as TCP with CUBIC. A window that goes on holding back would leave the link to
+//! them: it grows for a while in spite of the queue, as theirs do.
+//!
 //! Between two ends that send again only what is missing, a loss costs little, and a link that
 //! loses some of its packets is no reason to be slower. A full queue is: a sender that is in it
 //! would else stay, and one that comes later starve. The round trip tells which it is.
@@ -26,6 +30,13 @@ const DELAY_TARGET_NS: u64 = 4_000_000;
 const DELAY_EXCESS_NS: u64 = 8_000_000;
 /// Waiting alone does not shrink the window below this, bytes.
 const DELAY_FLOOR_BYTES: u32 = 512 << 10;
+
+/// A queue that overflows after so many round trips in a row beyond the target is one that others
+/// fill: a window that did not grow would leave it to them.
+const FILLED_ROUNDS: u32 = 16;
+/// For so long a window competes for it, nanoseconds of round trips: several times what CUBIC takes
+/// from one loss to the next where a queue holds 8 ms.
+const COMPETES_NS: u64 = 4_000_000_000;
 
 /// Packets wait in a queue, and losses are taken for its overflow, while a round trip takes so much
 /// longer than the shortest: one part in so many,
@@ -81,6 +92,10 @@ pub struct Window {
     waited_ns: u64,
     /// Packets that the peer missed in this round.
     gaps: u32,
+    /// Round trips in a row beyond the target.
+    filled_rounds: u32,
+    /// For how much longer it competes, nanoseconds of round trips.
+    competes_ns: u64,
     /// Packets and the end of slow start before the last silence, in case nothing was lost then.
     before_silence: Option<(u32, u32)>,
     /// Congestion control says how much may be in flight, in place of what is found out here.
@@ -99,6 +114,8 @@ impl Window {
             shortest_ns: u64::MAX,
             waited_ns: 0,
             gaps: 0,
+            filled_rounds: 0,
+            competes_ns: 0,
             before_silence: None,
             is_granted: false,
         }
@@ -119,7 +136,14 @@ impl Window {
     pub fn handle_round_trip(&mut self, nanos: u64) {
         self.shortest_ns = self.shortest_ns.min(nanos);
         self.waited_ns = nanos - self.shortest_ns;
+        self.competes_ns = self.competes_ns.saturating_sub(nanos);
+        self.filled_rounds = if self.waited_ns > DELAY_TARGET_NS {
+            self.filled_rounds.saturating_add(1)
+        } else {
+            0
+        };
         if !self.is_granted
+            && !self.competes()
             && self.waited_ns > DELAY_EXCESS_NS
             && self.packets > self.limits.delay_floor
         {
@@ -142,7 +166,8 @@ impl Window {
 
     /// `count` packets were acknowledged, while the window was what limited the sender or not.
     pub fn handle_acked(&mut self, count: u32, was_limited: bool) {
-        if !was_limited || self.is_granted || self.waited_ns > DELAY_TARGET_NS {
+        let is_held = self.waited_ns > DELAY_TARGET_NS && !self.competes();
+        if !was_limited || self.is_granted || is_held {
             return;
         }
         if self.packets < self.slow_start_until {
@@ -154,6 +179,12 @@ impl Window {
             self.acked_since_growth = 0;
             self.packets = (self.packets + 1).min(self.limits.max);
         }
+    }
+
+    /// Whether it takes its share of a queue that others fill.
+    #[must_use]
+    pub const fn competes(&self) -> bool {
+        self.competes_ns > 0
     }
 
     /// A packet was lost, and later ones arrived.
@@ -180,6 +211,9 @@ impl Window {
         }
         if self.waited_ns > (self.shortest_ns / WAITING_SHARE).max(WAITING_MIN_NS) {
             if count > 0 && is_new_round {
+                if self.filled_rounds >= FILLED_ROUNDS && !self.competes() {
+                    self.competes_ns = COMPETES_NS;
+                }
                 self.shrink_to(OVERFLOW_LEAVES_PERCENT);
             }
             return;
@@ -283,6 +317,71 @@ mod tests {
         window.handle_round_trip(MS / 10);
         window.handle_acked(16, true);
         assert_eq!(window.packets(), 17);
+    }
+
+    /// The share of a window beside one that grows by 0.53 packets a round trip until packets are
+    /// lost and keeps 70 % then, as CUBIC where its windows are small (RFC 9438, 4.3), for a queue
+    /// that holds 8 ms of a link that carries 30 packets in a millisecond.
+    fn share_beside_cubic(rounds: u32) -> f64 {
+        const PACKETS_A_MS: f64 = 30.0;
+        const QUEUE_MS: f64 = 8.0;
+        let limits = WindowLimits {
+            max: 1_000,
+            ..LIMITS
+        };
+        let mut window = Window::new(limits);
+        let mut other = 8.0;
+        let (mut ours, mut theirs) = (0.0, 0.0);
+        for round in 0..rounds {
+            let waits_ms = (f64::from(window.packets()) + other) / PACKETS_A_MS;
+            window.handle_round_trip(100_000 + (1e6 * waits_ms.min(QUEUE_MS)) as u64);
+            window.handle_acked(window.packets(), true);
+            if waits_ms > QUEUE_MS {
+                window.handle_gaps(1, true);
+                other *= 0.7;
+            } else {
+                other += 0.53;
+            }
+            if round > rounds / 4 {
+                ours += f64::from(window.packets());
+                theirs += other;
+            }
+        }
+        ours / (ours + theirs)
+    }
+
+    #[test]
+    fn takes_its_share_of_a_queue_that_a_sender_fills_which_only_losses_stop() {
+        let even_shares = 2.0 * share_beside_cubic(8_000);
+        assert!(
+            (1.0 / 1.5..1.5).contains(&even_shares),
+            "{even_shares:.2} times an even share"
+        );
+    }
+
+    #[test]
+    fn competes_no_more_when_nothing_was_lost_for_long() {
+        const MS: u64 = 1_000_000;
+        let mut window = Window::new(LIMITS);
+        window.handle_round_trip(MS / 10);
+        window.handle_acked(24, true);
+        window.handle_round_trip(5 * MS);
+        window.handle_gaps(1, true);
+        assert!(!window.competes(), "it may have filled the queue itself");
+        for _ in 0..FILLED_ROUNDS {
+            window.handle_round_trip(5 * MS);
+        }
+        window.handle_gaps(1, true);
+        assert!(window.competes());
+        let before = window.packets();
+        window.handle_acked(before, true);
+        assert_eq!(window.packets(), before + 1);
+        for _ in 0..1_000 {
+            window.handle_round_trip(5 * MS);
+        }
+        assert!(!window.competes());
+        window.handle_acked(64, true);
+        assert_eq!(window.packets(), before + 1);
     }
 
     #[test]

@@ -174,6 +174,11 @@ impl Requester {
         self.ack_interval_max = ack_interval.map_or(ACK_INTERVAL_MAX, |packets| packets.max(1));
     }
 
+    /// Whether others fill a queue on the way, and it takes its share.
+    pub(crate) const fn competes(&self) -> bool {
+        self.window.competes()
+    }
+
     /// Packets acknowledged and sent since `first`, with which the count began.
     pub(crate) fn progress_since(&self, first: Psn) -> (u32, u32) {
         (
