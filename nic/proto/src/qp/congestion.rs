@@ -189,7 +189,7 @@ impl QueuePair {
             return;
         };
         let requester = self.sender.reliable();
-        if requester.is_some_and(Requester::competes) {
+        if congestion.is_notified() && requester.is_some_and(Requester::competes) {
             self.stats.cnp_ignored += 1;
             return;
         }

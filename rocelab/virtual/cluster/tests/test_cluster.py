@@ -125,6 +125,15 @@ def test_a_worker_of_the_same_version_with_other_code_is_named_before_and_during
     assert store.info.status == "interrupted"
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    # A shell starts what it puts in the background with SIGINT ignored, and children inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_keeps_what_was_simulated_and_ends_what_was_under_way(cluster: Cluster, tmp_path: Path) -> None:
     steps = plan(parse(LONG, "study.toml"))
     store = store_in(tmp_path, steps)
