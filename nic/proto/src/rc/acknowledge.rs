@@ -156,6 +156,13 @@ impl Acknowledger {
         self.keep_order(psn);
     }
 
+    /// What was missing has come: the NAK that asks for it, if one waits, is not sent. Whether one
+    /// waited.
+    pub(crate) fn withdraw_sequence_error(&mut self) -> bool {
+        let waited = self.nak.take_if(|(_, syndrome)| *syndrome == SEQUENCE_ERROR);
+        waited.is_some()
+    }
+
     /// A request goes to the peer.
     #[inline]
     pub(crate) fn note_request(&mut self) {

@@ -8,6 +8,7 @@
 )]
 
 pub mod bench;
+pub mod by_hand;
 pub mod check;
 pub mod driver;
 pub mod failures;

@@ -247,7 +247,13 @@ impl Responder {
         stats: &mut QpStats,
     ) {
         self.gap = Gap::None;
+        let was_to_be_told = self.acknowledger.withdraw_sequence_error();
         let Some(mut early) = self.early.take() else {
+            if was_to_be_told {
+                // What came behind it was dropped, and now that is missing.
+                self.gap = Gap::Reported;
+                self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
+            }
             return;
         };
         while let Some(kept) = early.take(self.expected) {
