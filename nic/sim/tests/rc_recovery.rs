@@ -232,6 +232,32 @@ fn what_is_too_far_away_to_be_kept_is_not_refused_each_time() {
     assert!((1..8).contains(&refusals), "refused {refusals} times");
 }
 
+/// A refusal tells of 192 packets. Here the message has 512, and all are under way by then.
+#[test]
+fn of_a_window_longer_than_a_refusal_tells_one_packet_is_sent_again() {
+    const LENGTH: usize = 128 << 10;
+    let far = LinkConfig {
+        delay_ns: 500_000,
+        ..LinkConfig::default()
+    };
+    let options = ConnectOptions {
+        mtu: Mtu::B256,
+        peer_abilities: PeerAbilities::URXE,
+        ..ConnectOptions::default()
+    };
+    let mut bench = Bench::over(1, options, far);
+    for _ in 0..16 {
+        bench.write(0, LENGTH);
+    }
+    let (a, b) = (bench.a.host, bench.b.host);
+    let link = bench.world.link_mut(a, b);
+    link.rules = vec![Rule::nth(Match::All, Fault::Drop, 0, 1)];
+    bench.write(0, LENGTH);
+    assert_eq!(bench.lost(true), 1);
+    let stats = bench.world.qp(bench.a).stats();
+    assert_eq!(stats.tx_packets, 17 * 512 + 1);
+}
+
 /// A peer of release 0.2.0 refuses each message.
 #[test]
 fn refusals_of_one_flight_use_up_no_retries() {

@@ -159,7 +159,9 @@ impl Acknowledger {
     /// What was missing has come: the NAK that asks for it, if one waits, is not sent. Whether one
     /// waited.
     pub(crate) fn withdraw_sequence_error(&mut self) -> bool {
-        let waited = self.nak.take_if(|(_, syndrome)| *syndrome == SEQUENCE_ERROR);
+        let waited = self
+            .nak
+            .take_if(|(_, syndrome)| *syndrome == SEQUENCE_ERROR);
         waited.is_some()
     }
 

@@ -13,9 +13,22 @@ use alloc::vec::Vec;
 
 use urxe_wire::{Header, Packet, Psn};
 
-/// Packets from the missing one on of which those that arrive are kept, and told.
+use super::{distance, later};
+
+/// Packets from the missing one on of which a NAK tells which have arrived. So many of the longest
+/// are kept.
 pub(crate) const EARLY_MAX: u32 = 64 * WORDS as u32;
 const WORDS: usize = 3;
+/// Of shorter ones as many are kept as these bytes hold,
+const KEPT_BYTES: u32 = EARLY_MAX * 4096;
+/// and at most so many times [`EARLY_MAX`].
+const KEPT_TIMES_MAX: u32 = 4;
+
+/// Packets from the missing one on of which those that arrive are kept: a window that fills the
+/// queue of a link is longer than what a NAK tells, in packets of 1 KiB.
+pub(crate) fn kept_max(mtu_bytes: u32) -> u32 {
+    (KEPT_BYTES / mtu_bytes).clamp(EARLY_MAX, KEPT_TIMES_MAX * EARLY_MAX)
+}
 
 /// Which packets from `base` on have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,21 +148,27 @@ impl Kept {
     }
 }
 
-/// The packets that a responder keeps. At most [`EARLY_MAX`], hence less than 1 MiB.
+/// The packets that a responder keeps. At most [`kept_max`], hence less than 1 MiB.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Early {
     packets: BTreeMap<u32, Kept>,
+    /// The last one that was kept.
+    last: Option<Psn>,
 }
 
 impl Early {
     /// Keeps a packet that follows the missing `expected`, unless it is too far away: whether it
     /// does. It takes the place of an earlier copy: the caller knows that the peer sent it, and of
-    /// what came before it may not have known.
-    pub(crate) fn keep(&mut self, expected: Psn, packet: &Packet<'_>) -> bool {
+    /// what came before it may not have known. None is farther than [`EARLY_MAX`] from all that is
+    /// there, so that a stranger who forges one has no more PSNs to choose from.
+    pub(crate) fn keep(&mut self, expected: Psn, packet: &Packet<'_>, mtu_bytes: u32) -> bool {
         let psn = packet.header.bth.psn;
-        if Held::none(expected).place(psn).is_none() {
+        let last = self.last.map_or(expected, |last| later(last, expected));
+        let ahead = distance(psn, expected);
+        if ahead >= kept_max(mtu_bytes) || ahead >= distance(last, expected) + EARLY_MAX {
             return false;
         }
+        self.last = Some(later(last, psn));
         let kept = Kept {
             header: packet.header,
             payload: packet.payload.to_vec(),
@@ -163,10 +182,15 @@ impl Early {
         self.packets.remove(&psn.get())
     }
 
-    /// Forgets what comes before `expected`, and says what is left.
-    pub(crate) fn held(&mut self, expected: Psn) -> Option<Held> {
+    /// Whether anything is left behind `expected`. What comes before it is forgotten.
+    pub(crate) fn has_behind(&mut self, expected: Psn) -> bool {
         self.packets
             .retain(|psn, _| Psn::new(*psn).is_after(expected));
+        !self.packets.is_empty()
+    }
+
+    /// What a NAK for `expected` tells of what is left, if that is near enough.
+    pub(crate) fn held(&self, expected: Psn) -> Option<Held> {
         let mut held = Held::none(expected);
         for psn in self.packets.keys() {
             held.insert(Psn::new(*psn));
@@ -177,6 +201,8 @@ impl Early {
 
 #[cfg(test)]
 mod tests {
+    use urxe_wire::{Bth, Opcode, Operation, Qpn, Transport};
+
     use super::*;
 
     const BASE: Psn = Psn::new(0x00ff_fff0);
@@ -243,5 +269,55 @@ mod tests {
         assert_eq!(Held::read(BASE, &[0; 24]), None, "nothing is held");
         assert_eq!(held(&[192, 193, 500]).count(), 0);
         assert!(!held(&[1]).contains(BASE.sub(1)));
+    }
+
+    fn kept(early: &mut Early, ahead: u32, mtu_bytes: u32) -> bool {
+        let opcode = Opcode::new(Transport::Rc, Operation::WriteMiddle);
+        let packet = Packet {
+            header: Header::new(Bth::new(opcode, Qpn::new(1), BASE.add(ahead))),
+            payload: &[1; 8],
+        };
+        early.keep(BASE, &packet, mtu_bytes)
+    }
+
+    #[test]
+    fn as_many_bytes_are_kept_of_short_packets_as_of_long_ones() {
+        for (mtu_bytes, most) in [(4096, 192), (2048, 384), (1024, 768), (256, 768)] {
+            let mut early = Early::default();
+            let count = (1..2_000)
+                .filter(|ahead| kept(&mut early, *ahead, mtu_bytes))
+                .count();
+            assert_eq!(
+                count,
+                most - 1,
+                "MTU {mtu_bytes}: the missing one has its place"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_far_from_all_that_is_there_is_not_kept() {
+        let mut early = Early::default();
+        assert!(!kept(&mut early, 192, 1024));
+        assert!(kept(&mut early, 191, 1024));
+        assert!(!kept(&mut early, 191 + 192, 1024));
+        assert!(kept(&mut early, 190 + 192, 1024));
+        assert!(
+            kept(&mut early, 5, 1024),
+            "nor is it forgotten how far that was"
+        );
+        assert!(kept(&mut early, 500, 1024));
+    }
+
+    #[test]
+    fn what_is_too_far_away_to_be_told_is_kept_all_the_same() {
+        let mut early = Early::default();
+        for ahead in [1, 150, 300] {
+            assert!(kept(&mut early, ahead, 1024));
+        }
+        assert_eq!(early.held(BASE), Some(held(&[1, 150])));
+        assert!(early.has_behind(BASE.add(200)));
+        assert_eq!(early.held(BASE.add(200)).map(|held| held.count()), Some(1));
+        assert!(!early.has_behind(BASE.add(300)));
     }
 }

@@ -22,6 +22,7 @@ use urxe_wire::{Psn, Qpn};
 
 use self::selective::Pass;
 use self::targets::Targets;
+use super::distance;
 use super::early::Held;
 use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
@@ -381,9 +382,4 @@ impl Requester {
         );
         assert!(self.cursor_wqe >= self.queue.front_position());
     }
-}
-
-/// `later - earlier` for PSNs known to be in this order.
-fn distance(later: Psn, earlier: Psn) -> u32 {
-    later.distance_from(earlier).max(0).unsigned_abs()
 }

@@ -1,7 +1,8 @@
 //! What the requester sends next.
 
+use super::super::distance;
+use super::Requester;
 use super::sending::{fetch_header, note_end};
-use super::{Requester, distance};
 use crate::connection::Connection;
 use crate::memory::Memory;
 use crate::peer::PeerAbilities;

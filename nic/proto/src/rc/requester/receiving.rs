@@ -3,8 +3,9 @@
 use urxe_wire::{Aeth, NakCode, Operation, Packet, PartialPsn, Psn, Syndrome, rnr_timer_us};
 
 use super::super::acknowledge::SEQUENCE_ERROR;
+use super::super::distance;
 use super::super::early::Held;
-use super::{Doubt, Requester, distance};
+use super::{Doubt, Requester};
 use crate::connection::Connection;
 use crate::memory::{Memory, scatter};
 use crate::peer::PeerAbilities;

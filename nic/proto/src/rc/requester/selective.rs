@@ -12,9 +12,10 @@
 use urxe_wire::Psn;
 
 use super::super::early::{EARLY_MAX, Held};
+use super::super::{distance, later};
+use super::Requester;
 use super::planning::Planned;
 use super::sending::note_end;
-use super::{Requester, distance};
 use crate::connection::Connection;
 use crate::memory::{Memory, scatter};
 use crate::qp::{Outbox, QpStats};
@@ -302,8 +303,4 @@ impl Requester {
         // The base itself is not among them, unless it is placed, too: then it is left behind next.
         self.placed = placed.filter(|placed| placed.count() > 0);
     }
-}
-
-fn later(a: Psn, b: Psn) -> Psn {
-    if distance(b, a) > 0 { b } else { a }
 }

@@ -2,7 +2,7 @@
 
 use urxe_wire::{Operation, Packet, Psn, Reth};
 
-use super::super::early::EARLY_MAX;
+use super::super::early::kept_max;
 use super::super::reply::{ReadJob, Reply};
 use super::{Gap, Handled, Refusal, Responder};
 use crate::connection::Connection;
@@ -309,8 +309,12 @@ impl Responder {
     /// since: between two urxe there is room for all of them.
     pub(super) fn has_room_for_reply(&self, connection: &Connection) -> bool {
         let may_be_kept = connection.has(PeerAbilities::SELECTIVE_REPEAT) || self.has_kept;
-        let kept_max = if may_be_kept { EARLY_MAX } else { 0 };
-        let limit = u32::from(self.limits.max_dest_rd_atomic) + kept_max;
+        let kept = if may_be_kept {
+            kept_max(connection.mtu_bytes)
+        } else {
+            0
+        };
+        let limit = u32::from(self.limits.max_dest_rd_atomic) + kept;
         self.acknowledger.pending_first_replies() < limit as usize
     }
 

@@ -140,7 +140,7 @@ impl Responder {
 
     /// A NAK says what is kept of what follows.
     fn with_held(&mut self, mut transmit: Transmit<'static>) -> Transmit<'static> {
-        if let Some(early) = &mut self.early
+        if let Some(early) = &self.early
             && transmit.header.aeth.map(|aeth| aeth.syndrome) == Some(SEQUENCE_ERROR)
             && let Some(held) = early.held(self.expected)
         {
@@ -224,7 +224,7 @@ impl Responder {
         {
             self.has_kept = true;
             let early = self.early.get_or_insert_default();
-            is_kept = early.keep(self.expected, packet);
+            is_kept = early.keep(self.expected, packet, connection.mtu_bytes);
         }
         // A peer that asks how things are is told again: the first word, or what it sent upon it,
         // may be lost. What is too far away to be kept was sent before it heard that word, and is
@@ -265,7 +265,7 @@ impl Responder {
                 return;
             }
         }
-        if early.held(self.expected).is_some() {
+        if early.has_behind(self.expected) {
             self.early = Some(early);
             self.gap = Gap::Reported;
             self.acknowledger.set_nak(self.expected, SEQUENCE_ERROR);
