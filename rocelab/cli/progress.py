@@ -16,7 +16,8 @@ from rich.text import Text
 from rocelab.cli.studies import seconds
 from rocelab.stats import text
 from rocelab.study.budget import Pace
-from rocelab.study.steps import JobStep, MeshStep, Step
+from rocelab.study.steps import JobStep, Step
+from rocelab.study.together_steps import MeshStep
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.runner import SimulationWatcher
 from rocelab.virtual.schema import MANY_NODES

@@ -19,7 +19,8 @@ from rocelab.study.loading import parse, read
 from rocelab.study.plan import measurement_count, plan
 from rocelab.study.problems import StudyError
 from rocelab.study.schema import Study
-from rocelab.study.steps import JobStep, MeshStep, Step
+from rocelab.study.steps import JobStep, Step
+from rocelab.study.together_steps import MeshStep
 from rocelab.virtual.flow_steps import FlowsStep
 from rocelab.virtual.loading import is_virtual
 from rocelab.virtual.loading import parse as parse_virtual

@@ -15,7 +15,8 @@ from rocelab.study.own_steps import OwnStep
 from rocelab.study.pairs import PairExecutor
 from rocelab.study.sharing import SharingExecutor
 from rocelab.study.sharing_steps import SharingStep
-from rocelab.study.steps import CloudStep, JobStep, MeshStep, PairStep, RoundStep, Step
+from rocelab.study.steps import CloudStep, JobStep, PairStep, RoundStep, Step
+from rocelab.study.together_steps import MeshStep
 
 EXECUTORS: Final[Mapping[type[Step], type[StepExecutor[Any]]]] = {
     PairStep: PairExecutor,

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Final
 
 from typing_extensions import override
 
 from rocelab.fabric.base import Launcher, LaunchError, Node, Running
-from rocelab.results import FLOW_METRIC, QUEUE_LOST_METRIC, QUEUE_METRIC, ParamValue, Sample
-from rocelab.study import network_events
-from rocelab.study.execution import NO_REASON, Circumstances, Execution, Setting, StepExecutor, now, sample_of
+from rocelab.results import FLOW_METRIC, QUEUE_LOST_METRIC, QUEUE_METRIC
+from rocelab.study.execution import NO_REASON
 from rocelab.study.sharing_steps import SharingStep
-from rocelab.study.together import Connection, Moved, Together
+from rocelab.study.together import Connection, Moved
+from rocelab.study.together_execution import Run, TogetherExecutor, request_of
 from rocelab.tools import queue_probe
 from rocelab.tools.base import ToolError, Value
-from rocelab.tools.mesh import MESH_METRIC, MeshRequest
+from rocelab.tools.mesh import MESH_METRIC
 
 #: How long the end that asks may take beyond the time for which it asks.
 _PROBE_LIMIT_S: Final = 10.0
@@ -41,68 +38,44 @@ class SharingReading:
     """None for a datagram that never came back."""
 
 
-class SharingExecutor(StepExecutor[SharingStep]):
+class SharingExecutor(TogetherExecutor[SharingStep, SharingReading]):
     """Runs mixes of flows on the first nodes of a fabric."""
 
     @override
-    def __init__(self, setting: Setting) -> None:
-        self._nodes = setting.fabric.nodes
-        self._launcher = setting.launcher
-
-    @override
-    def samples(
-        self, step: SharingStep, execution: Execution[SharingReading], circumstances: Circumstances
-    ) -> tuple[Sample, ...]:
-        return _samples(step, execution, circumstances, [node.name for node in self._nodes[: step.nodes]])
-
-    @override
-    def execute(self, step: SharingStep, log: Path | None) -> Execution[SharingReading]:
-        started_at, started_s = now(), time.monotonic()
-        nodes = self._nodes[: step.nodes]
-        pairs = Together(self._launcher, nodes, step.link.id, [self._connections(step)])
-        probe = _Probe(self._launcher, nodes[-1], nodes[0], step)
-        reading, error = None, None
-        try:
-            moved = pairs.run(started_s + step.time_limit_s, log, probe.start)
-            reading = SharingReading(moved, probe.round_trips_ms())
-        except (LaunchError, ToolError) as failure:
-            error = str(failure)
-        finally:
-            pairs.stop()
-            probe.stop()
-        first = pairs.connections[0]
-        return Execution(
-            reading=reading,
-            error=error,
-            hung=pairs.hung,
-            command=shlex.join(first.method.client(first.request)),
-            started_at=started_at,
-            duration_s=time.monotonic() - started_s,
-        )
-
-    def _connections(self, step: SharingStep) -> list[Connection]:
-        receiver, *senders = self._nodes[: step.nodes - 1]
+    def batches(self, step: SharingStep, nodes: Sequence[Node]) -> list[list[Connection]]:
+        receiver, *senders, _ = nodes
         ports = self._launcher.free_ports(receiver, len(senders))
         return [
-            Connection(sender, receiver, method, _request(step, sender, receiver, port))
-            for sender, port, (_, method) in zip(senders, ports, step.flows, strict=True)
+            [
+                Connection(sender, receiver, method, request_of(step, sender, receiver, port))
+                for sender, port, (_, method) in zip(senders, ports, step.flows, strict=True)
+            ]
         ]
 
+    @override
+    def read(self, step: SharingStep, nodes: Sequence[Node], run: Run) -> SharingReading:
+        probe = _Probe(self._launcher, nodes[-1], nodes[0], step)
+        try:
+            _, moved = run(probe.start)
+            return SharingReading(moved, probe.round_trips_ms())
+        finally:
+            probe.stop()
 
-def _request(step: SharingStep, sender: Node, receiver: Node, port: int) -> MeshRequest:
-    link = step.link.id
-    return MeshRequest(
-        size_bytes=step.size_bytes,
-        parallel=1,
-        depth=step.depth,
-        measured_s=step.measured_s,
-        margin_s=step.margin_s,
-        traffic_class=0,
-        server_address=receiver.addresses[link],
-        client_interface=sender.interfaces[link],
-        server_interface=receiver.interfaces[link],
-        port=port,
-    )
+    @override
+    def values(self, step: SharingStep, reading: SharingReading) -> Iterator[Value]:
+        moved = reading.moved
+        yield Value(*MESH_METRIC, "total", sum(moved.mbps))
+        for (name, _), mbps in zip(step.flows, moved.mbps, strict=True):
+            yield Value(FLOW_METRIC, "Mbps", name, mbps)
+        answered = sorted(each for each in reading.round_trips_ms if each is not None)
+        for statistic, round_trip_ms in (
+            ("median", median(answered)),
+            ("p99", answered[(len(answered) - 1) * 99 // 100]),
+            ("min", answered[0]),
+        ):
+            yield Value(QUEUE_METRIC, "ms", statistic, round_trip_ms)
+        lost_percent = 100 * (1 - len(answered) / len(reading.round_trips_ms))
+        yield Value(QUEUE_LOST_METRIC, "%", "total", lost_percent)
 
 
 class _Probe:
@@ -142,40 +115,3 @@ class _Probe:
         for each in self._running:
             with contextlib.suppress(LaunchError):
                 each.stop()
-
-
-def _samples(
-    step: SharingStep, execution: Execution[SharingReading], circumstances: Circumstances, nodes: Sequence[str]
-) -> tuple[Sample, ...]:
-    """Samples of all together, of every flow and of the queue; exactly one, without a value, if the step failed."""
-    params: dict[str, ParamValue] = {"depth": step.depth, "measured_s": step.measured_s, "margin_s": step.margin_s}
-
-    def sample(value: Value | None, error: str | None = None) -> Sample:
-        key = step.key
-        return sample_of(
-            step, execution, circumstances, key=key, main_metric=MESH_METRIC, params=params, value=value, error=error
-        )
-
-    reading = execution.reading
-    if reading is None:
-        return (sample(None, execution.error or NO_REASON),)
-    params["cpu_s"] = round(reading.moved.cpu_s, 3)
-    return tuple(map(sample, _values(step, reading, nodes)))
-
-
-def _values(step: SharingStep, reading: SharingReading, nodes: Sequence[str]) -> Iterator[Value]:
-    moved = reading.moved
-    yield Value(*MESH_METRIC, "total", sum(moved.mbps))
-    yield Value("wire_mbps", "Mbps", "total", moved.wire_mbps)
-    for (name, _), mbps in zip(step.flows, moved.mbps, strict=True):
-        yield Value(FLOW_METRIC, "Mbps", name, mbps)
-    answered = sorted(each for each in reading.round_trips_ms if each is not None)
-    for statistic, round_trip_ms in (
-        ("median", median(answered)),
-        ("p99", answered[(len(answered) - 1) * 99 // 100]),
-        ("min", answered[0]),
-    ):
-        yield Value(QUEUE_METRIC, "ms", statistic, round_trip_ms)
-    lost_percent = 100 * (1 - len(answered) / len(reading.round_trips_ms))
-    yield Value(QUEUE_LOST_METRIC, "%", "total", lost_percent)
-    yield from network_events.values(moved.events, nodes)

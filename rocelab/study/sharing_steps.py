@@ -6,25 +6,21 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from rocelab.results import SHARING_TEST, StepKey
+from rocelab.results import SHARING_TEST
 from rocelab.study.sharing_tables import NODES_BESIDE_SENDERS
-from rocelab.study.steps import SingleStep
+from rocelab.study.together_steps import TogetherStep
 from rocelab.tools.base import Executable
 from rocelab.tools.mesh import MeshMethod
 from rocelab.variants import Flows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharingStep(SingleStep):
+class SharingStep(TogetherStep):
     """One start of a mix: each flow from a node of its own to the first node."""
 
     mix: tuple[Flows, ...]
     methods: tuple[MeshMethod, ...]
     """For each kind of the mix, its program."""
-    size_bytes: int
-    depth: int
-    measured_s: int
-    margin_s: int
 
     @property
     def flows(self) -> tuple[tuple[str, MeshMethod], ...]:
@@ -36,24 +32,15 @@ class SharingStep(SingleStep):
         )
 
     @property
-    def nodes(self) -> int:
-        """The receiver, the senders, and the one that asks for the queue."""
-        return len(self.flows) + NODES_BESIDE_SENDERS
+    @override
+    def scale(self) -> tuple[int, int]:
+        # The receiver, the senders, and the one that asks for the queue.
+        return len(self.flows) + NODES_BESIDE_SENDERS, len(self.flows)
 
     @property
     @override
-    def key(self) -> StepKey:
-        return StepKey(
-            link=self.link.id,
-            interconnect=self.interconnect,
-            level="network",
-            test=SHARING_TEST,
-            variant=self.variant,
-            size_bytes=self.size_bytes,
-            repetition=self.repetition,
-            nodes=self.nodes,
-            ranks=2 * len(self.flows),
-        )
+    def starting_s(self) -> float:
+        return sum(method.pair_s for _, method in self.flows)
 
     @property
     @override
@@ -69,16 +56,6 @@ class SharingStep(SingleStep):
     @override
     def executables(self) -> tuple[Executable, ...]:
         return tuple(dict.fromkeys(each for method in self.methods for each in method.executables))
-
-    @property
-    @override
-    def expected_s(self) -> float:
-        return self.measured_s + 2 * self.margin_s + 1 + sum(method.pair_s for _, method in self.flows)
-
-    @property
-    @override
-    def place(self) -> tuple[object, ...]:
-        return (self.nodes,)
 
     @property
     @override

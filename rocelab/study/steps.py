@@ -2,8 +2,8 @@
 
 A `PairStep` is a server and a client, one size; a `RoundStep` is several of those between different nodes. A `JobStep`
 is one start of an MPI program on any number of nodes, which measures all of its sizes: a start takes seconds, so a
-start for each size would measure little else. A `MeshStep` is many pairs at the same time. A `CloudStep` is a client of
-a system of daemons.
+start for each size would measure little else. A `CloudStep` is a client of a system of daemons. Many pairs at
+the same time are in `together_steps`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,12 @@ from rocelab import peers
 from rocelab.fabric.base import LinkProfile
 from rocelab.launch.mpi import Mpi, RankOrder, Transport
 from rocelab.results import PAIRS_LEVEL, StepKey
-from rocelab.study.flows import FlowTest, flows
 from rocelab.tools.base import CPU_TEST, MAIN_METRIC, Executable, JobMethod, JobRequest, Method, Test
 from rocelab.tools.cloud import CloudMethod
-from rocelab.tools.mesh import MeshMethod
 from rocelab.tools.own import OwnMpi
 
 #: perftest and rocelab-sock keep a time for every message.
 _MESSAGES_MAX = 50_000
-#: How many pairs of a mesh start and end at the same time, for planning only.
-_CORES_ASSUMED = 2
 
 #: What the test of CPU use is held against TCP by: cores in use say little without what was moved
 #: meanwhile.
@@ -364,71 +360,6 @@ class JobStep(Step):
     def series(self) -> tuple[str, ...]:
         scale = f"{self.nodes}x{self.ranks_per_node}"
         return (self.link.id, self.level, self.method.test, self.interconnect, self.variant, scale)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeshStep(SingleStep):
-    """One start of many pairs of programs, which send at the same time, on so many nodes."""
-
-    test: FlowTest
-    method: MeshMethod
-    nodes: int
-    size_bytes: int
-    parallel: int
-    depth: int
-    measured_s: int
-    margin_s: int
-    traffic_class: int
-
-    @property
-    def connections(self) -> int:
-        """How many pairs of programs there are."""
-        return sum(map(len, flows(self.test, self.nodes)))
-
-    @property
-    @override
-    def key(self) -> StepKey:
-        return StepKey(
-            link=self.link.id,
-            interconnect=self.interconnect,
-            level="network",
-            test=self.test,
-            variant=self.variant,
-            size_bytes=self.size_bytes,
-            repetition=self.repetition,
-            nodes=self.nodes,
-            ranks=2 * self.connections,
-        )
-
-    @property
-    @override
-    def test_name(self) -> str:
-        return self.test
-
-    @property
-    @override
-    def tool(self) -> str:
-        return self.method.tool
-
-    @property
-    @override
-    def executables(self) -> tuple[Executable, ...]:
-        return self.method.executables
-
-    @property
-    @override
-    def expected_s(self) -> float:
-        return self.measured_s + 2 * self.margin_s + 1 + self.connections * self.method.pair_s / _CORES_ASSUMED
-
-    @property
-    @override
-    def place(self) -> tuple[object, ...]:
-        return (self.nodes,)
-
-    @property
-    @override
-    def series(self) -> tuple[str, ...]:
-        return (self.link.id, self.test, self.interconnect, self.variant, f"{self.nodes}-nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

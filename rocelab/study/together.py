@@ -14,7 +14,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,9 @@ from rocelab.fabric.base import Finished, Launcher, LaunchError, Node, Running
 from rocelab.study.network_events import Events, NetworkEvents
 from rocelab.tools.base import Executable, Output, ToolError, last_words
 from rocelab.tools.mesh import MeshMethod, MeshRequest
+
+#: What is done beside the programs, while they are measured.
+Meanwhile = Callable[[], None]
 
 #: How long all servers together may take to listen.
 _LISTEN_LIMIT_S = 60.0
@@ -49,6 +52,9 @@ class Connection:
     receiver: Node
     method: MeshMethod
     request: MeshRequest
+    client_cores: Collection[int] = ()
+    server_cores: Collection[int] = ()
+    """What its ends are pinned to; none: the kernel chooses."""
     server: Running | None = None
     client: Running | None = None
 
@@ -99,7 +105,7 @@ class Together:
         """A program had to be stopped at the time limit."""
         return any(end.timed_out for end in (*self._clients, *self._servers))
 
-    def run(self, deadline_s: float, log: Path | None, meanwhile: Callable[[], None] | None = None) -> Moved:
+    def run(self, deadline_s: float, log: Path | None, meanwhile: Meanwhile | None = None) -> Moved:
         """Carry it out. `meanwhile` is called when the time that is measured begins.
 
         LaunchError or ToolError unless every connection did well and all ran at the same time.
@@ -112,7 +118,7 @@ class Together:
 
     def _start(self, log: Path | None) -> None:
         for each in self.connections:
-            each.server = self._launch(each.receiver, each.method.server(each.request), log)
+            each.server = self._launch(each.receiver, each.method.server(each.request), each.server_cores, log)
         deadline_s = time.monotonic() + _LISTEN_LIMIT_S
         for each in self.connections:
             assert each.server is not None
@@ -123,7 +129,7 @@ class Together:
             for each in batch:
                 command = each.method.client(each.request)
                 held = () if each.method.head_start_s > 0 else _HELD
-                each.client = self._launch(each.sender, [*held, *command], log)
+                each.client = self._launch(each.sender, [*held, *command], each.client_cores, log)
             for each in batch:
                 if each.method.head_start_s > 0:
                     self._hold(each)
@@ -146,7 +152,7 @@ class Together:
         for end in (connection.client, connection.server):
             end.signal(signal.SIGSTOP)
 
-    def _count_bytes(self, meanwhile: Callable[[], None] | None) -> None:
+    def _count_bytes(self, meanwhile: Meanwhile | None) -> None:
         """Let the clients go, wait for the middle of the run, and see what leaves the nodes during it.
 
         And what happens to packets on the way, of all nodes.
@@ -180,9 +186,10 @@ class Together:
             for (first, start_s), (last, end_s) in zip(before, after, strict=True)
         )
 
-    def _launch(self, node: Node, argv: Sequence[str], log: Path | None) -> Running:
-        # Not pinned: there are far more programs than cores, and the kernel spreads them better.
-        return self._launcher.start(node, argv, log=log)
+    def _launch(self, node: Node, argv: Sequence[str], cores: Collection[int], log: Path | None) -> Running:
+        # Where there are far more programs than cores, none is pinned: the kernel spreads them
+        # better.
+        return self._launcher.start(node, argv, cores=cores, log=log)
 
     def _nic(self) -> Executable | None:
         return next((nic for each in self.connections if (nic := each.method.nic) is not None), None)

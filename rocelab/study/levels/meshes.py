@@ -12,7 +12,8 @@ from rocelab.fabric.base import LinkProfile
 from rocelab.study.levels.base import Level, contestants, limit_s
 from rocelab.study.problems import Wrong
 from rocelab.study.schema import MeshTable, Study
-from rocelab.study.steps import MeshStep, Step
+from rocelab.study.steps import Step
+from rocelab.study.together_steps import MeshStep
 from rocelab.tools import interconnects
 
 

@@ -22,8 +22,8 @@ from rocelab.study.meshes import MeshExecutor, MeshReading
 from rocelab.study.plan import plan
 from rocelab.study.problems import StudyError
 from rocelab.study.runner import Runner
-from rocelab.study.steps import MeshStep
 from rocelab.study.tests.small import Seen, store
+from rocelab.study.together_steps import MeshStep
 
 TEXT = """\
 schema = 1
