@@ -82,6 +82,9 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 
 
+#: The end of a variant's name that is one pair of programs with many queue pairs, in place of many
+#: pairs of programs.
+ONE_PROGRAM: Final = "-one-program"
 #: Under which conditions a method is measured once more: the end of a variant's name, and words.
 CONDITIONS: Final[Mapping[str, str]] = {
     "-busy": "beside other work",
@@ -89,6 +92,7 @@ CONDITIONS: Final[Mapping[str, str]] = {
     "-roce-v1": "over RoCE v1",
     "-without-net-raw": "without CAP_NET_RAW",
     "-without-dcqcn": "without DCQCN",
+    ONE_PROGRAM: "one program",
 }
 
 

@@ -47,6 +47,13 @@ SLOWDOWN_METRIC = "slowdown"
 """How many times as long flows take as alone on the empty network."""
 SHARING_TEST = "sharing"
 """Flows of several kinds at the same time on one link, at the level network: each mix is a variant."""
+SIDE_BY_SIDE_TEST = "side-by-side"
+"""Pairs of programs at the same time between two nodes, at the level network. What of it a machine has too few
+processors for is left out, with a note of the run that begins with this name."""
+PAIR_METRIC = "pair_mbps"
+"""Of pairs side by side: what one had."""
+QUEUE_PAIRS_SETTING = "queue_pairs"
+"""Of programs side by side that are one program with so many queue pairs: the setting in the variant that says it."""
 FLOW_METRIC, QUEUE_METRIC, QUEUE_LOST_METRIC = "flow_mbps", "round_trip_ms", "round_trips_lost_percent"
 """Of a mix: what each flow had; what datagrams met that another node sent meanwhile."""
 

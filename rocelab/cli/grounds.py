@@ -23,6 +23,7 @@ from rocelab.fabric.base import Fabric, Launcher
 from rocelab.launch import congestion
 from rocelab.launch.load_meter import LoadMeter
 from rocelab.launch.namespace import NamespaceLauncher
+from rocelab.launch.processors import usable_cores
 from rocelab.results import LinkInfo, Provenance, RunStore
 from rocelab.stats import text
 from rocelab.study.adaptive import Course
@@ -110,7 +111,7 @@ class EmulatedGround(Ground[Study]):
 
     @override
     def fitting(self, study: Study) -> tuple[Study, tuple[str, ...]]:
-        return measurable(study)
+        return measurable(study, processors=len(usable_cores()))
 
     @override
     def steps(self, study: Study) -> list[Step]:

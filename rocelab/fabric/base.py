@@ -242,6 +242,12 @@ class Launcher(Protocol):
     def own_cores(self, node: Node, among: Sequence[Node]) -> Sequence[int]:
         """What no other of the nodes `among` has of the cores; none where there are fewer cores than nodes."""
 
+    def separate_cores(self, nodes: Sequence[Node], count: int) -> Sequence[Sequence[int]]:
+        """For each of the nodes so many processors, none of which another of them has; LaunchError where they are few.
+
+        The first processors of all nodes are on different cores as long as there are enough of those.
+        """
+
     def sent_bytes(self, node: Node, interface: str) -> int:
         """What has left `interface` of `node` so far, in bytes of frames without preamble, check and gap."""
 

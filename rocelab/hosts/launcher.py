@@ -93,6 +93,14 @@ class HostsLauncher:
         """All that the host has."""
         return self._session(node).cores
 
+    def separate_cores(self, nodes: Sequence[Node], count: int) -> Sequence[Sequence[int]]:
+        """The first that each host has: hosts share none."""
+        found = [self._session(node).cores[:count] for node in nodes]
+        for node, cores in zip(nodes, found, strict=True):
+            if len(cores) < count:
+                raise LaunchError(f"{node.name} has {len(cores)} processors, and {count} are needed there")
+        return found
+
     def sent_bytes(self, node: Node, interface: str) -> int:
         """See `rocelab.fabric.base.Launcher.sent_bytes`."""
         return int(self._session(node).ask("sent-bytes", interface=interface)["bytes"])

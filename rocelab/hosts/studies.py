@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from types import UnionType
 from typing import Final, TypeVar
 
 from typing_extensions import override
@@ -23,6 +24,7 @@ from rocelab.study.availability import measurable
 from rocelab.study.levels import level_of
 from rocelab.study.schema import AllPairsTable, AnyTest, CloudTable, FabricTable, LinkTable, MeshTable, Study, TcpTable
 from rocelab.study.sharing_tables import SharingTable
+from rocelab.study.side_by_side_tables import SideBySideTable
 from rocelab.study.steps import PairStep, RoundStep, Step
 from rocelab.tools.base import Method
 from rocelab.tools.loaded import Loaded
@@ -33,6 +35,15 @@ StepT = TypeVar("StepT", bound=Step)
 #: What a rail is as a kind of link.
 KIND: Final = "rail"
 _UNTOUCHED: Final = "the interfaces of hosts are not changed"
+#: Tests that are left out there, and what to say of it.
+_NOT_ON_HOSTS: Final[Sequence[tuple[UnionType | type, str]]] = (
+    (CloudTable, "HDFS, HBase and Spark are not measured on hosts: rocelab does not start their daemons there."),
+    (SharingTable, "How flows share a link is not measured on hosts: their links have others' traffic, too."),
+    (
+        SideBySideTable,
+        "Programs side by side are not measured on hosts: the test is of the processors of one machine.",
+    ),
+)
 
 
 def adapted(
@@ -98,10 +109,9 @@ def link_info(rail: Rail) -> LinkInfo:
 
 def _fitting(test: AnyTest, hosts: int) -> tuple[AnyTest | None, str | None]:
     """The test with as many nodes as there are hosts; None if it cannot be there. And what is to be said about it."""
-    if isinstance(test, CloudTable):
-        return None, "HDFS, HBase and Spark are not measured on hosts: rocelab does not start their daemons there."
-    if isinstance(test, SharingTable):
-        return None, "How flows share a link is not measured on hosts: their links have others' traffic, too."
+    for kind, reason in _NOT_ON_HOSTS:
+        if isinstance(test, kind):
+            return None, reason
     if isinstance(test, AllPairsTable) and test.nodes is None:
         return test.model_copy(update={"nodes": hosts}), None
     if isinstance(test, MeshTable):

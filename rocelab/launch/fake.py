@@ -215,6 +215,12 @@ class FakeLauncher:
         each, at = self.core_count // len(among), among.index(node)
         return range(at * each, (at + 1) * each)
 
+    def separate_cores(self, nodes: Sequence[Node], count: int) -> Sequence[Sequence[int]]:
+        """They take turns."""
+        if count * len(nodes) > self.core_count:
+            raise LaunchError(f"{self.core_count} processors are too few")
+        return [range(at, count * len(nodes), len(nodes)) for at in range(len(nodes))]
+
     def sent_bytes(self, node: Node, interface: str) -> int:  # noqa: ARG002
         """What `counters` says next."""
         return next(self.counters)

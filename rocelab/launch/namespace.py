@@ -27,6 +27,7 @@ from typing import IO, Final, Literal
 from rocelab.fabric.base import Entrance, Finished, LaunchError, Node, RemoteShell, Running
 from rocelab.fabric.keeper import channel
 from rocelab.launch import congestion, doors, kernel_tables, logs, network_counters, reception
+from rocelab.launch.processors import threads_last, usable_cores
 from rocelab.launch.starting import Started, start_on, start_request
 
 #: What a program may write before it is stopped: a benchmark that loops on an error must not fill
@@ -122,6 +123,13 @@ class NamespaceLauncher:
         each = len(cores) // len(among)
         at = among.index(node)
         return cores[at * each : (at + 1) * each]
+
+    def separate_cores(self, nodes: Sequence[Node], count: int) -> Sequence[Sequence[int]]:
+        """See `rocelab.fabric.base.Launcher.separate_cores`: neighbours of the list, one for each node in turn."""
+        cores, needed = threads_last(usable_cores()), count * len(nodes)
+        if len(cores) < needed:
+            raise LaunchError(f"{len(cores)} processors may be used here, and {needed} are needed")
+        return [cores[at : needed : len(nodes)] for at in range(len(nodes))]
 
     def sent_bytes(self, node: Node, interface: str) -> int:
         """See `rocelab.fabric.base.Launcher.sent_bytes`."""
@@ -286,11 +294,6 @@ class ProgramRunning:
         if self._log is not None:
             logs.append(self._log, self._node.name, self._argv, self._started_at, self._finished)
         return self._finished
-
-
-def usable_cores() -> list[int]:
-    """The cores of this machine that this process may use, ascending."""
-    return sorted(os.sched_getaffinity(0))
 
 
 def _text(file: IO[bytes]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rocelab import peers
-from rocelab.results import FLOWS_LEVEL, MESH_TEST, SHARING_TEST, runs_over_nodes
+from rocelab.results import FLOWS_LEVEL, MESH_TEST, SHARING_TEST, SIDE_BY_SIDE_TEST, runs_over_nodes
 from rocelab.stats import SeriesKey
 
 NAS_LEVEL = "nas"
@@ -245,14 +245,15 @@ _MPI_TEXTS = {
 
 def has_own_section(key: SeriesKey) -> bool:
     """Whether a series is over something else than message sizes."""
-    return runs_over_nodes(key.level, key.test) or (key.level, key.test) == ("network", SHARING_TEST)
+    at_once = key.level == "network" and key.test in {SHARING_TEST, SIDE_BY_SIDE_TEST}
+    return at_once or runs_over_nodes(key.level, key.test)
 
 
 def tests_of(keys: list[SeriesKey]) -> list[Test]:
     """The sections for these series: known tests in the order of this file, new ones behind as they came.
 
-    What runs over the number of nodes, or shares a link, has a section of its own. So have the levels cloud and flows,
-    whose links are compared with each other.
+    What runs over the number of nodes, or has many programs at once, has a section of its own. So have the levels cloud
+    and flows, whose links are compared with each other.
     """
     others = ("cloud", FLOWS_LEVEL)
     keys = [key for key in keys if not has_own_section(key) and key.level not in others]

@@ -31,6 +31,10 @@ _VALUE_LABELS = {
         "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' s'"
         " : datum.value >= 1000 ? format(datum.value / 1000, '~g') + ' ms' : format(datum.value, '~g') + ' \u00b5s'"
     ),
+    "1/s": (
+        "datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' M/s'"
+        " : datum.value >= 1000 ? format(datum.value / 1000, '~g') + ' k/s' : format(datum.value, '~g') + '/s'"
+    ),
     "times": "format(datum.value, '~g') + '\u00d7'",
 }
 RATIO_STYLES = {
@@ -63,6 +67,8 @@ class Axis:
     """Of an axis of names and not of values: the places 10, 20, ... have these, and lines between them mean nothing."""
     per_unit: int = 1
     """How many steps of the axis are one of what is written at it."""
+    marks_values: bool = False
+    """Of a logarithmic axis: whether every value that is drawn is written at it."""
 
     def between(self, one: int, other: int) -> float:
         """Where the axis has the middle of two values."""
@@ -70,6 +76,7 @@ class Axis:
 
 
 SIZES = Axis("Message size, bytes", "Message size", text.size, log=True)
+PAIRS = Axis("Pairs at once", "Pairs", str, log=True, marks_values=True)
 NODES = Axis("Number of servers", "Servers", str, log=False)
 #: Time in tenths of a second.
 TIME = Axis("Time", "Time", lambda at: f"{at / 10:.1f} s", log=False, per_unit=10)
@@ -232,7 +239,8 @@ def _size_axis(curves: Curves, field_name: str = "size") -> alt.X:
         values = sorted(set(sizes))
         linear = alt.Scale(domain=[min(sizes) - 0.5, max(sizes) + 0.5], nice=False)
         return alt.X(f"{field_name}:Q", axis=alt.Axis(values=values, title=title, format="d"), scale=linear)
-    ticks = [1 << bit for bit in range(0, 41, 2) if min(sizes) <= 1 << bit <= max(sizes)]
+    even = [1 << bit for bit in range(0, 41, 2) if min(sizes) <= 1 << bit <= max(sizes)]
+    ticks = sorted(set(sizes)) if curves.axis.marks_values else even
     axis = alt.Axis(values=ticks, labelExpr=SIZE_LABEL, title=title, labelOverlap="greedy", labelSeparation=4)
     # 'nice' would round the domain up to the next power of ten.
     scale = alt.Scale(type="log", base=2, domain=[min(sizes), max(*sizes, min(sizes) * 2)], nice=False)

@@ -65,6 +65,10 @@ class Section:
     text: str
     links: tuple[tuple[str, tuple[Figure, ...]], ...]
     series: tuple[catalogue.SeriesStyle, ...]
+    tables: tuple[DataTable, ...] = ()
+    """In place of figures."""
+    notes: tuple[str, ...] = ()
+    """What of it was not measured, and why."""
 
 
 def overview_figures(model: RunModel) -> list[Figure]:

@@ -19,6 +19,7 @@ from rocelab.report import (
     meshes,
     nas,
     sharing,
+    side_by_side,
     source_tables,
     summary,
     transports,
@@ -53,8 +54,8 @@ def print_summary(console: Console, model: RunModel, page: Path | None = None) -
                 console.print(table)
         # What is simulated is held against nothing else.
         simulated = summary.chosen_sizes_tables(model, link, "program") if model.info.fabric == SIMULATED else ()
-        shared = sharing.tables(model, link)
-        for each in (*simulated, *nas.brief_tables(model, link), *meshes.tables(model, link), *shared):
+        at_once = (*sharing.tables(model, link), *side_by_side.tables(model, link))
+        for each in (*simulated, *nas.brief_tables(model, link), *meshes.tables(model, link), *at_once):
             console.print(_words_table(each))
     for each in (*clouds.tables(model), *source_tables.tables(model), *transports.tables(model)):
         console.print(_words_table(each))

@@ -21,6 +21,7 @@ from rocelab.report import (
     redrawn,
     render,
     sharing,
+    side_by_side,
     sizeless,
 )
 from rocelab.report.gallery import Figure
@@ -63,6 +64,7 @@ def write_report(
         *nas.sections(model),
         *meshes.sections(model),
         *sharing.sections(model),
+        *side_by_side.sections(model),
         *flows.sections(model),
         *gallery.sections(model),
         *sizeless.sections(model),

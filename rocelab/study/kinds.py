@@ -15,6 +15,8 @@ from rocelab.study.own_steps import OwnStep
 from rocelab.study.pairs import PairExecutor
 from rocelab.study.sharing import SharingExecutor
 from rocelab.study.sharing_steps import SharingStep
+from rocelab.study.side_by_side import SideBySideExecutor
+from rocelab.study.side_by_side_steps import SideBySideStep
 from rocelab.study.steps import CloudStep, JobStep, PairStep, RoundStep, Step
 from rocelab.study.together_steps import MeshStep
 
@@ -23,6 +25,7 @@ EXECUTORS: Final[Mapping[type[Step], type[StepExecutor[Any]]]] = {
     JobStep: JobExecutor,
     MeshStep: MeshExecutor,
     SharingStep: SharingExecutor,
+    SideBySideStep: SideBySideExecutor,
     RoundStep: RoundExecutor,
     OwnStep: OwnExecutor,
     CloudStep: CloudExecutor,

@@ -20,7 +20,16 @@ from rocelab.study.levels import level_of, wrong_variants
 from rocelab.study.positions import line_of
 from rocelab.study.problems import WRONG_FILE, Problem, StudyError, Wrong, dotted, unknown
 from rocelab.study.scaling import at_full_size, has_full_size
-from rocelab.study.schema import CLOUD_TAGS, FLOWS_TAG, LEVEL_TAGS, MESH_TAG, SHARING_TAG, AnyTest, Study
+from rocelab.study.schema import (
+    CLOUD_TAGS,
+    FLOWS_TAG,
+    LEVEL_TAGS,
+    MESH_TAG,
+    SHARING_TAG,
+    SIDE_BY_SIDE_TAG,
+    AnyTest,
+    Study,
+)
 from rocelab.study.sharing_tables import SharingTable
 from rocelab.tools.interconnects import INTERCONNECTS
 
@@ -29,7 +38,13 @@ TableT = TypeVar("TableT", bound=pydantic.BaseModel)
 _CONTROL = re.compile(r"[a-z0-9][a-z0-9_-]{0,14}")
 
 #: Names of the two ways to give sizes; pydantic puts them into paths, no file has them.
-_CHOICES = frozenset({"range", "list", MESH_TAG, SHARING_TAG, FLOWS_TAG, *LEVEL_TAGS.values(), *CLOUD_TAGS.values()})
+_CHOICES = frozenset(
+    {
+        *("range", "list", MESH_TAG, SHARING_TAG, SIDE_BY_SIDE_TAG, FLOWS_TAG),
+        *LEVEL_TAGS.values(),
+        *CLOUD_TAGS.values(),
+    }
+)
 
 
 def load(path: Path, known_claims: Collection[str] = ()) -> tuple[Study, str]:

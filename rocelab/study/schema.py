@@ -11,10 +11,11 @@ from typing_extensions import override
 from rocelab import peers
 from rocelab.fabric.base import LinkKind, LinkProfile
 from rocelab.fabric.plan import LOSS_PERCENT_MAX, NODES_MAX
-from rocelab.results import SHARING_TEST
+from rocelab.results import SHARING_TEST, SIDE_BY_SIDE_TEST
 from rocelab.study.flows import FLOW_TESTS, FlowTest
 from rocelab.study.own_tables import ProgramTable, VirtualTable
 from rocelab.study.sharing_tables import SharingTable
+from rocelab.study.side_by_side_tables import SideBySideTable
 from rocelab.study.tables import (
     BUDGET_MAX_MINUTES,
     RANKS_PER_NODE_MAX,
@@ -322,6 +323,8 @@ LEVEL_TAGS: Mapping[str, str] = {
 MESH_TAG = "network mesh"
 #: And so have flows that share a link.
 SHARING_TAG = "network sharing"
+#: And so have programs side by side.
+SIDE_BY_SIDE_TAG = "network side-by-side"
 #: And so have the flows of the virtual fabric.
 FLOWS_TAG = "level flows"
 #: And so have the tests of the level cloud; one that is not known is taken for the first.
@@ -342,6 +345,8 @@ def _level_tag(value: Any) -> str | None:
         return MESH_TAG
     if level == "network" and table.get("test") == SHARING_TEST:
         return SHARING_TAG
+    if level == "network" and table.get("test") == SIDE_BY_SIDE_TEST:
+        return SIDE_BY_SIDE_TAG
     if level == "cloud" and isinstance(table.get("test"), str):
         return CLOUD_TAGS.get(table["test"], LEVEL_TAGS["cloud"])
     return LEVEL_TAGS.get(level) if isinstance(level, str) else None
@@ -351,6 +356,7 @@ AnyTest = Annotated[
     Annotated[TestTable, Tag("level network")]
     | Annotated[MeshTable, Tag(MESH_TAG)]
     | Annotated[SharingTable, Tag(SHARING_TAG)]
+    | Annotated[SideBySideTable, Tag(SIDE_BY_SIDE_TAG)]
     | Annotated[MpiTestTable, Tag("level mpi")]
     | Annotated[NasTable, Tag("level nas")]
     | Annotated[DfsioTable, Tag("cloud testdfsio")]

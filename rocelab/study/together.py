@@ -207,7 +207,8 @@ class Together:
         idle, measured_s = sum(mbps <= 0 for mbps in every), self.connections[0].request.measured_s
         if idle > _IDLE_MAX * len(every):
             raise ToolError(f"{idle} of {len(every)} connections moved nothing in {measured_s} s")
-        if sum(every) > self._wire_mbps * (1 + _CLOCKS_WITHIN):
+        # One alone has no others that it could miss.
+        if len(every) > 1 and sum(every) > self._wire_mbps * (1 + _CLOCKS_WITHIN):
             raise ToolError(
                 f"the programs report {sum(every):.1f} Mbps together, but {self._wire_mbps:.1f} Mbps left the nodes: "
                 "they did not all measure at the same time. Give the test a larger margin_s, or the links a lower rate"

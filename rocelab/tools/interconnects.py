@@ -16,7 +16,7 @@ from rocelab.tools.base import CPU_TEST, TESTS, Executable, Method, Test, own_pr
 from rocelab.tools.beside import Busy
 from rocelab.tools.iperf3 import Iperf3
 from rocelab.tools.loaded import Loaded
-from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, WriteMesh
+from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, PerftestMesh
 from rocelab.tools.perftest import Operation, Perftest
 from rocelab.tools.qperf import QperfLatency
 from rocelab.tools.sock import Sock
@@ -116,10 +116,14 @@ def _verbs(
             program("send", "bandwidth"), path_mtu_bytes=mtu_bytes
         )
     methods["bandwidth", "write-200qp"] = dataclasses.replace(program("write", "bandwidth"), queue_pairs=200)
-    meshes: dict[str, MeshMethod] = {"write": WriteMesh(runner, rdma_cm, transport)}
+    mesh = PerftestMesh(runner, rdma_cm, transport)
+    meshes: dict[str, MeshMethod] = {"write": mesh}
+    # With RDMA-CM this is not tried.
+    if not rdma_cm:
+        meshes["send"] = dataclasses.replace(mesh, operation="send")
     # iWARP's packets are those of TCP.
     if runner is not None and transport != "iwarp":
-        meshes["write-without-dcqcn"] = WriteMesh(runner, rdma_cm, transport, dcqcn=False)
+        meshes["write-without-dcqcn"] = dataclasses.replace(mesh, dcqcn=False)
     return Interconnect(name, title, methods | _busy(methods, _CONDITIONED), meshes)
 
 

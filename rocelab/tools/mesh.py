@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rocelab.devices import DevicePort, UrxeTransport
 from rocelab.tools.base import Executable, Output, ToolError, check_exit, last_words
@@ -71,6 +71,10 @@ class MeshMethod(Protocol):
         """What gives the programs their device in userspace, where they have one."""
 
     @property
+    def has_queue_pairs(self) -> bool:
+        """Whether what is parallel in it are queue pairs."""
+
+    @property
     def pair_s(self) -> float:
         """About what starting and ending a pair costs a core, for planning only."""
 
@@ -89,7 +93,7 @@ class MeshMethod(Protocol):
 
 
 @dataclass(frozen=True)
-class WriteMesh:
+class PerftestMesh:
     """`ib_write_bw -q QPS -t DEPTH -D SECONDS -f MARGIN --tclass CLASS`, which leaves its margins out by itself."""
 
     runner: Executable | None
@@ -99,9 +103,19 @@ class WriteMesh:
     """What urxe's device speaks."""
     dcqcn: bool = True
     """Whether urxe reacts to marks of switches; a device that is there does what it is set to."""
-    tool: str = "ib_write_bw"
+    operation: Literal["write", "send"] = "write"
+    has_queue_pairs: Literal[True] = True
     pair_s: float = 0.15
-    head_start_s: float = 1.0
+
+    @property
+    def tool(self) -> str:
+        """Such as ``ib_write_bw``."""
+        return f"ib_{self.operation}_bw"
+
+    @property
+    def head_start_s(self) -> float:
+        """ib_write_bw's client sleeps for a second between connecting and saying its first word."""
+        return 1.0 if self.operation == "write" else 0.0
 
     @property
     def executables(self) -> tuple[Executable, ...]:
@@ -153,6 +167,7 @@ class Iperf3Mesh:
     """`iperf3 -P STREAMS -t SECONDS`. Its receiver tells what arrived each second, so the margins can be left out."""
 
     tool: str = "iperf3"
+    has_queue_pairs: Literal[False] = False
     pair_s: float = 0.03
     head_start_s: float = 0.0
 

@@ -138,6 +138,22 @@ soft-roce = ["write"]
     assert any(note.startswith("How flows share a link is not measured on hosts") for note in notes)
 
 
+def test_programs_side_by_side_are_not_measured_and_it_is_said() -> None:
+    beside = """
+[[test]]
+test = "side-by-side"
+pairs = [1, 2]
+sizes_bytes = [64]
+
+[test.variants]
+soft-roce = ["send"]
+"""
+    text = TEXT + '[[link]]\nid = "fast"\nkind = "direct"\n' + beside.replace("pairs", 'links = ["fast"]\npairs', 1)
+    adapted, notes = studies.adapted(parse(text, "tiny.toml"), rails_of(eth0={}), 4)
+    assert not any(step.test_name == "side-by-side" for step in plan(adapted))
+    assert any(note.startswith("Programs side by side are not measured on hosts") for note in notes)
+
+
 def test_nothing_of_this_machine_is_in_command_lines_for_hosts() -> None:
     adapted, _ = studies.adapted(study(), rails_of(eth0={}), 2)
     for step in studies.on_hosts(plan(adapted)):

@@ -100,6 +100,15 @@ def test_nodes_have_cores_of_their_own_while_there_are_enough(
     assert launcher.own_cores(nodes[0], nodes) == []
 
 
+def test_processors_of_nodes_are_apart_or_too_few(launcher: NamespaceLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    # None of these is in any machine, so each is a core of its own.
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {90_001, 90_002, 90_005, 90_006, 90_007})
+    nodes = FakeFabric((LinkProfile("a", "bridge"),), 2).nodes
+    assert launcher.separate_cores(nodes, 2) == [[90_001, 90_005], [90_002, 90_006]]
+    with pytest.raises(LaunchError, match="5 processors may be used here, and 6 are needed"):
+        launcher.separate_cores(nodes, 3)
+
+
 def test_ports_are_given_again_only_after_all_others(launcher: NamespaceLauncher, node: Node) -> None:
     seen: set[int] = set()
     for _ in range(1000):

@@ -16,6 +16,7 @@ from rocelab.study.levels.meshes import MeshLevel
 from rocelab.study.levels.pairs import PairLevel
 from rocelab.study.levels.programs import ProgramLevel
 from rocelab.study.levels.sharing import SharingLevel
+from rocelab.study.levels.side_by_side import SideBySideLevel
 from rocelab.study.own_tables import ProgramTable
 from rocelab.study.schema import (
     AllPairsTable,
@@ -29,6 +30,7 @@ from rocelab.study.schema import (
     YcsbTable,
 )
 from rocelab.study.sharing_tables import SharingTable
+from rocelab.study.side_by_side_tables import SideBySideTable
 
 __all__ = ["Level", "level_of", "wrong_variants"]
 
@@ -36,6 +38,7 @@ _LEVELS: Final[Mapping[type, Level[Any]]] = {
     TestTable: PairLevel(),
     MeshTable: MeshLevel(),
     SharingTable: SharingLevel(),
+    SideBySideTable: SideBySideLevel(),
     AllPairsTable: AllPairsLevel(),
     MpiTestTable: MpiLevel(),
     NasTable: NasLevel(),

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rocelab.tools.base import Executable, Output, ToolError
-from rocelab.tools.mesh import Iperf3Mesh, MeshRequest, WriteMesh
+from rocelab.tools.mesh import Iperf3Mesh, MeshRequest, PerftestMesh
 from rocelab.tools.tests.test_reading import GOOD, RECORDED, recorded
 
 REQUEST = MeshRequest(
@@ -23,7 +23,7 @@ REQUEST = MeshRequest(
     server_interface="eth1",
     port=20000,
 )
-WRITE = WriteMesh(Executable("/opt/urxe"))
+WRITE = PerftestMesh(Executable("/opt/urxe"))
 
 
 def test_perftest_is_given_the_options_of_the_source() -> None:
@@ -68,7 +68,7 @@ def test_too_little_between_the_margins_is_no_measurement() -> None:
 
 
 @pytest.mark.parametrize("method", [WRITE, Iperf3Mesh()])
-def test_a_program_that_failed_is_told_with_its_last_words(method: WriteMesh | Iperf3Mesh) -> None:
+def test_a_program_that_failed_is_told_with_its_last_words(method: PerftestMesh | Iperf3Mesh) -> None:
     failed = dataclasses.replace(GOOD, exit_status=1, stderr="no route to host")
     with pytest.raises(ToolError, match="the client ended with exit status 1: no route to host"):
         method.read_mbps(REQUEST, failed, GOOD)
