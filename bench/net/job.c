@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* First word and version of the line: the two ends must be the same program. */
-#define LINE_MAGIC "rocelab-sock 5"
+#define LINE_MAGIC "rocelab-sock 6"
 
 const char *const job_protocol_names[] = {"tcp", "udp", NULL};
 const char *const job_test_names[] = {"latency", "bandwidth", "bidirectional", NULL};
@@ -22,24 +22,28 @@ int job_name_index(const char *const *names, const char *name)
 
 size_t job_format(const struct job *job, char line[JOB_LINE_BYTES])
 {
-    return (size_t)snprintf(
-        line, JOB_LINE_BYTES,
-        LINE_MAGIC " %s %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d %u\n",
-        job_protocol_names[job->protocol], job_test_names[job->test],
-        job_waiting_names[job->waiting], job_kernel_poll_names[job->kernel_poll], job->size_bytes,
-        job->messages, job->warmup_messages, job->no_delay, job->zero_copy, job->data_port);
+    return (size_t)snprintf(line, JOB_LINE_BYTES,
+                            LINE_MAGIC " %s %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+                                       " %" PRIu64 " %d %d %u\n",
+                            job_protocol_names[job->protocol], job_test_names[job->test],
+                            job_waiting_names[job->waiting],
+                            job_kernel_poll_names[job->kernel_poll], job->size_bytes, job->messages,
+                            job->warmup_messages, job->seconds, job->margin_s, job->no_delay,
+                            job->zero_copy, job->data_port);
 }
 
 int job_parse(struct job *job, const char *line)
 {
     char protocol[16], test[16], waiting[16], kernel_poll[16];
     int no_delay, zero_copy;
-    int matched =
-        sscanf(line, LINE_MAGIC " %15s %15s %15s %15s %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %d %u",
-               protocol, test, waiting, kernel_poll, &job->size_bytes, &job->messages,
-               &job->warmup_messages, &no_delay, &zero_copy, &job->data_port);
+    int matched = sscanf(line,
+                         LINE_MAGIC " %15s %15s %15s %15s %" SCNu64 " %" SCNu64 " %" SCNu64
+                                    " %" SCNu64 " %" SCNu64 " %d %d %u",
+                         protocol, test, waiting, kernel_poll, &job->size_bytes, &job->messages,
+                         &job->warmup_messages, &job->seconds, &job->margin_s, &no_delay,
+                         &zero_copy, &job->data_port);
 
-    if (matched != 10)
+    if (matched != 12)
         return -1;
 
     int protocol_index = job_name_index(job_protocol_names, protocol);
@@ -68,6 +72,10 @@ const char *job_problem(const struct job *job)
         return "--messages must be 1 to 1000000000";
     if (job->warmup_messages > JOB_MESSAGES_MAX)
         return "--warmup must be 0 to 1000000000 (messages)";
+    if (job->seconds > JOB_SECONDS_MAX || job->margin_s < 1 || job->margin_s > JOB_SECONDS_MAX)
+        return "--seconds must be 0 to 100000, and --margin 1 to 100000";
+    if (job->seconds > 0 && (job->protocol != JOB_TCP || job->test != JOB_BANDWIDTH))
+        return "--seconds is for --test bandwidth over TCP";
     if (job->zero_copy && job->protocol != JOB_TCP)
         return "--zero-copy is for TCP";
     if (job->waiting == JOB_SPIN && job->protocol != JOB_TCP)

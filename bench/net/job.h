@@ -26,8 +26,10 @@ struct job {
     uint64_t size_bytes;
     uint64_t messages; /* in each direction, in the timed region */
     uint64_t warmup_messages;
-    bool no_delay;      /* TCP streams: no message waits to be joined with the next */
-    bool zero_copy;     /* TCP: the kernel borrows the pages of messages */
+    uint64_t seconds;  /* TCP one way: what is measured, in place of a number of messages; 0: not */
+    uint64_t margin_s; /* then left out before and after it */
+    bool no_delay;     /* TCP streams: no message waits to be joined with the next */
+    bool zero_copy;    /* TCP: the kernel borrows the pages of messages */
     unsigned data_port; /* UDP: the client's port, in host order; 0 for TCP */
 };
 
@@ -35,6 +37,7 @@ struct job {
 #define JOB_SIZE_MAX_BYTES (1ull << 30)
 #define JOB_UDP_SIZE_MAX_BYTES 65507ull /* 65535 less the IPv4 and UDP headers */
 #define JOB_MESSAGES_MAX 1000000000ull
+#define JOB_SECONDS_MAX 100000ull
 
 /* Messages whose every byte is compared, before the job ends and outside the timed region. */
 #define JOB_CHECKED_MESSAGES 4ull

@@ -34,6 +34,8 @@ static const char usage[] =
     "  --size BYTES        of a message (1); UDP: at most 65507\n"
     "  --messages N        in the timed region, each way (1000)\n"
     "  --warmup N          messages before it (100)\n"
+    "  --seconds N         bandwidth over TCP: measure so long, in place of --messages (0: not)\n"
+    "  --margin N          seconds left out before and after that (1)\n"
     "  --no-delay          TCP streams: TCP_NODELAY, so that no message waits for the next\n"
     "  --zero-copy         TCP: the kernel borrows the pages of messages (vmsplice)\n"
     "  --kernel-poll NAME  TCP: none; poll: SO_BUSY_POLL; prefer: SO_PREFER_BUSY_POLL and\n"
@@ -109,6 +111,10 @@ static int parse_option(struct options *options, int option, const char *text)
         options->job.size_bytes = number;
     else if (option == 'n')
         options->job.messages = number;
+    else if (option == 'S')
+        options->job.seconds = number;
+    else if (option == 'M')
+        options->job.margin_s = number;
     else
         options->job.warmup_messages = number;
     return 0;
@@ -124,6 +130,8 @@ static int parse(struct options *options, int argc, char **argv)
         {"size", required_argument, NULL, 's'},
         {"messages", required_argument, NULL, 'n'},
         {"warmup", required_argument, NULL, 'u'},
+        {"seconds", required_argument, NULL, 'S'},
+        {"margin", required_argument, NULL, 'M'},
         {"no-delay", no_argument, NULL, 'd'},
         {"zero-copy", no_argument, NULL, 'z'},
         {"kernel-poll", required_argument, NULL, 'k'},
@@ -133,7 +141,7 @@ static int parse(struct options *options, int argc, char **argv)
 
     *options = (struct options){
         .port = DEFAULT_PORT,
-        .job = {.size_bytes = 1, .messages = 1000, .warmup_messages = 100},
+        .job = {.size_bytes = 1, .messages = 1000, .warmup_messages = 100, .margin_s = 1},
     };
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
         if (option == '?' || parse_option(options, option, optarg) < 0)

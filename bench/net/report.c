@@ -30,7 +30,8 @@ static double rate_mbps(uint64_t bytes, uint64_t elapsed_ns)
 
 /*
  * TCP: the client's clock stops when it knows that everything arrived at both ends. UDP gives no
- * such knowledge: each direction is what its receiver got, by the receiver's clock.
+ * such knowledge, and a stream for some seconds has no such end: each direction is what its
+ * receiver got, by the receiver's clock.
  */
 static void write_bandwidth(FILE *out, const struct job *job, const struct outcome *outcome)
 {
@@ -38,16 +39,18 @@ static void write_bandwidth(FILE *out, const struct job *job, const struct outco
     const struct measurement *server = &outcome->server;
     uint64_t sent_bytes = client->sent_bytes + server->sent_bytes;
     uint64_t received_bytes = client->received_bytes + server->received_bytes;
-    double bandwidth_mbps = job->protocol == JOB_TCP
-                                ? rate_mbps(received_bytes, client->elapsed_ns)
-                                : rate_mbps(client->received_bytes, client->elapsed_ns) +
-                                      rate_mbps(server->received_bytes, server->elapsed_ns);
+    bool by_client = job->protocol == JOB_TCP && job->seconds == 0;
+    double bandwidth_mbps = by_client ? rate_mbps(received_bytes, client->elapsed_ns)
+                                      : rate_mbps(client->received_bytes, client->elapsed_ns) +
+                                            rate_mbps(server->received_bytes, server->elapsed_ns);
+    /* What is sent between two moments is not what arrives between them. */
+    uint64_t lost_bytes = job->seconds > 0 ? 0 : sent_bytes - received_bytes;
 
     fprintf(out,
             "  \"bandwidth_mbps\": %.6f,\n  \"message_rate_per_s\": %.3f,\n"
             "  \"lost_messages\": %" PRIu64 ",\n",
             bandwidth_mbps, bandwidth_mbps * 1e6 / BITS_PER_BYTE / (double)job->size_bytes,
-            (sent_bytes - received_bytes) / job->size_bytes);
+            lost_bytes / job->size_bytes);
 }
 
 /* What UDP does not have is null, and the number of a NAPI where packets do not come by one. */
@@ -81,12 +84,17 @@ static void write_end(FILE *out, const char *name, const struct measurement *end
 
 void report_write(FILE *out, const struct job *job, struct outcome *outcome)
 {
+    uint64_t messages =
+        job->seconds > 0 ? outcome->server.received_bytes / job->size_bytes : job->messages;
+
     fprintf(out,
             "{\n  \"protocol\": \"%s\",\n  \"test\": \"%s\",\n  \"waiting\": \"%s\",\n"
             "  \"size_bytes\": %" PRIu64 ",\n  \"messages\": %" PRIu64
-            ",\n  \"warmup_messages\": %" PRIu64 ",\n  \"content_checked\": true,\n",
+            ",\n  \"warmup_messages\": %" PRIu64 ",\n  \"seconds\": %" PRIu64
+            ",\n  \"content_checked\": true,\n",
             job_protocol_names[job->protocol], job_test_names[job->test],
-            job_waiting_names[job->waiting], job->size_bytes, job->messages, job->warmup_messages);
+            job_waiting_names[job->waiting], job->size_bytes, messages, job->warmup_messages,
+            job->seconds);
     if (job->test == JOB_LATENCY)
         write_latency(out, job, outcome);
     else

@@ -16,7 +16,7 @@ from rocelab.tools.base import CPU_TEST, TESTS, Executable, Method, Test, own_pr
 from rocelab.tools.beside import Busy
 from rocelab.tools.iperf3 import Iperf3
 from rocelab.tools.loaded import Loaded
-from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, PerftestMesh
+from rocelab.tools.mesh import Iperf3Mesh, MeshMethod, PerftestMesh, SockMesh
 from rocelab.tools.perftest import Operation, Perftest
 from rocelab.tools.qperf import QperfLatency
 from rocelab.tools.sock import Sock
@@ -37,6 +37,8 @@ class Interconnect:
     methods: Mapping[tuple[Test, str], Method]
     meshes: Mapping[str, MeshMethod] = field(default_factory=dict)
     """The programs that load a full mesh, by variant."""
+    side_by_side: Mapping[str, MeshMethod] = field(default_factory=dict)
+    """The programs that run side by side between two nodes, by variant."""
 
     def variants(self, test: str) -> tuple[str, ...]:
         """The variants that this interconnect has for a test."""
@@ -71,7 +73,14 @@ def _tcp() -> Interconnect:
         ("cpu-use", "busy-poll"): Sock("cpu-use", "busy-poll"),
     }
     ways = ("blocking", "busy-poll", "spin", "kernel-prefer")
-    return Interconnect("tcp", "TCP sockets", methods | _busy(methods, ways), {"blocking": Iperf3Mesh()})
+    # Of small messages iperf3 sends a fraction of what a plain loop does (docs/tools.md).
+    side_by_side: dict[str, MeshMethod] = {
+        "blocking": SockMesh("blocking"),
+        "busy-poll": SockMesh("busy-poll"),
+        "spin": SockMesh("spin"),
+    }
+    meshes = {"blocking": Iperf3Mesh()}
+    return Interconnect("tcp", "TCP sockets", methods | _busy(methods, ways), meshes, side_by_side)
 
 
 def _udp() -> Interconnect:
@@ -118,13 +127,14 @@ def _verbs(
     methods["bandwidth", "write-200qp"] = dataclasses.replace(program("write", "bandwidth"), queue_pairs=200)
     mesh = PerftestMesh(runner, rdma_cm, transport)
     meshes: dict[str, MeshMethod] = {"write": mesh}
-    # With RDMA-CM this is not tried.
+    side_by_side: dict[str, MeshMethod] = {"write": mesh}
+    # With RDMA-CM no program was run for some seconds but ib_write_bw.
     if not rdma_cm:
-        meshes["send"] = dataclasses.replace(mesh, operation="send")
+        side_by_side["send"] = dataclasses.replace(mesh, operation="send")
     # iWARP's packets are those of TCP.
     if runner is not None and transport != "iwarp":
         meshes["write-without-dcqcn"] = dataclasses.replace(mesh, dcqcn=False)
-    return Interconnect(name, title, methods | _busy(methods, _CONDITIONED), meshes)
+    return Interconnect(name, title, methods | _busy(methods, _CONDITIONED), meshes, side_by_side)
 
 
 def _restricted(methods: Mapping[tuple[Test, str], Method]) -> dict[tuple[Test, str], Method]:

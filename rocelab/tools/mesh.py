@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from rocelab.devices import DevicePort, UrxeTransport
+from rocelab.tools import sock
 from rocelab.tools.base import Executable, Output, ToolError, check_exit, last_words
 from rocelab.tools.perftest import numbers_of, verbs_command, verbs_executables
 
@@ -210,3 +211,52 @@ class Iperf3Mesh:
         if seconds < request.measured_s / 2:
             raise ToolError(f"iperf3 reports {seconds:g} s between the margins instead of {request.measured_s}")
         return received_bytes * 8 / seconds / _MBPS
+
+
+@dataclass(frozen=True)
+class SockMesh:
+    """`rocelab-sock --seconds SECONDS --margin MARGIN`, whose receiver leaves the margins out by itself."""
+
+    waiting: Literal["blocking", "busy-poll", "spin"]
+    tool: str = "rocelab-sock"
+    has_queue_pairs: Literal[False] = False
+    pair_s: float = 0.02
+    head_start_s: float = 0.0
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """rocelab-sock itself."""
+        return (sock.program(),)
+
+    @property
+    def nic(self) -> Executable | None:
+        """The kernel has the interface."""
+        return None
+
+    def server(self, request: MeshRequest) -> Sequence[str]:
+        """Serves one client."""
+        return [sock.program().name, "server", "--port", str(request.port)]
+
+    def client(self, request: MeshRequest) -> Sequence[str]:
+        """Brings the whole job, also the server's part."""
+        return [
+            *(sock.program().name, "client", request.server_address, "--port", str(request.port)),
+            *("--test", "bandwidth", "--waiting", self.waiting, "--size", str(request.size_bytes)),
+            *("--seconds", str(request.measured_s), "--margin", str(request.margin_s)),
+        ]
+
+    def read_mbps(self, request: MeshRequest, client: Output, server: Output) -> float:
+        """What the receiver got between the margins. Both ends have compared the content of some messages before."""
+        check_exit(client, server)
+        try:
+            report: dict[str, Any] = json.loads(client.stdout)
+            measured_s, mbps = float(report["server"]["elapsed_s"]), float(report["bandwidth_mbps"])
+        except ValueError:
+            raise ToolError(f"rocelab-sock printed no report: {last_words(client)}") from None
+        except (KeyError, TypeError) as error:
+            raise ToolError(f"rocelab-sock's report lacks {error}") from error
+        if measured_s < request.measured_s / 2:
+            raise ToolError(
+                f"rocelab-sock measured {measured_s:g} s between the margins instead of {request.measured_s}"
+            )
+        return mbps

@@ -27,10 +27,10 @@ class SideBySideLevel(Level[SideBySideTable]):
 
     @override
     def variants(self, test: SideBySideTable, interconnect: str) -> tuple[str, Sequence[str]]:
-        meshes = interconnects.interconnect(interconnect).meshes
+        programs = interconnects.interconnect(interconnect).side_by_side
         # Of a stream of TCP there is nothing that many of one program would share.
-        in_one = [f"{name}{peers.ONE_PROGRAM}" for name, method in meshes.items() if method.has_queue_pairs]
-        return f"for {SIDE_BY_SIDE_TEST}", (*meshes, *in_one)
+        in_one = [f"{name}{peers.ONE_PROGRAM}" for name, method in programs.items() if method.has_queue_pairs]
+        return f"for {SIDE_BY_SIDE_TEST}", (*programs, *in_one)
 
     @override
     def wrong(self, study: Study, at: int, test: SideBySideTable) -> Iterator[Wrong]:
@@ -57,7 +57,7 @@ class SideBySideLevel(Level[SideBySideTable]):
                         variant=setting_name(variant, {QUEUE_PAIRS_SETTING: pairs}) if in_one else variant,
                         repetition=repetition,
                         time_limit_s=0.0,
-                        method=interconnects.interconnect(name).meshes[program],
+                        method=interconnects.interconnect(name).side_by_side[program],
                         pairs=1 if in_one else pairs,
                         queue_pairs=pairs if in_one else 1,
                         processors=test.processors,

@@ -74,9 +74,8 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
 
 def good(start: Start) -> Outcome:
     """Pairs of Soft RoCE have 2 or 3 MiB/s, by their port; pairs of TCP 30 Mbps."""
-    if "--server" in start.argv:
-        sums = [{"start": at, "end": at + 1, "seconds": 1.0, "bytes": 30e6 / 8} for at in range(3)]
-        return Outcome(stdout=json.dumps({"intervals": [{"sum": each} for each in sums]}))
+    if "--seconds" in start.argv:
+        return Outcome(stdout=json.dumps({"server": {"elapsed_s": 1.0}, "bandwidth_mbps": 30.0}))
     if "-p" not in start.argv:
         return Outcome()
     mib_per_s = 2 + int(start.argv[start.argv.index("-p") + 1]) % 2
@@ -226,7 +225,7 @@ def test_too_few_processors_after_all_are_a_failure_with_a_reason(tmp_path: Path
             "test[1].processors",
             '"many" is not known; allowed: "own" or "shared"',
         ),
-        ('tcp = ["blocking"]', 'tcp = ["spin"]', "test[1].variants.tcp", "unknown variant of tcp for side-by-side"),
+        ('tcp = ["blocking"]', 'tcp = ["no-delay"]', "test[1].variants.tcp", "unknown variant of tcp for side-by-side"),
         ('tcp = ["blocking"]', 'tcp = ["blocking-one-program"]', "test[1].variants.tcp", "unknown variant of tcp"),
         ('"direct"\n\n', '"bridge"\nrate_mbps = 100\n\n', "test[1].links", "direct has a rate_mbps: what is measured"),
     ],

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rocelab.tools.base import Executable, Output, ToolError
-from rocelab.tools.mesh import Iperf3Mesh, MeshRequest, PerftestMesh
+from rocelab.tools.mesh import Iperf3Mesh, MeshRequest, PerftestMesh, SockMesh
 from rocelab.tools.tests.test_reading import GOOD, RECORDED, recorded
 
 REQUEST = MeshRequest(
@@ -34,6 +34,28 @@ def test_perftest_is_given_the_options_of_the_source() -> None:
     assert "--tclass=136" in client
     assert client[-1] == "10.80.0.2"
     assert "urxe_eth1" in WRITE.server(REQUEST)
+
+
+def test_sends_have_a_program_of_their_own_that_does_not_sleep_first() -> None:
+    send = dataclasses.replace(WRITE, operation="send")
+    assert list(send.client(REQUEST))[3] == send.tool == "ib_send_bw"
+    assert (send.head_start_s, WRITE.head_start_s) == (0.0, 1.0)
+
+
+def test_rocelab_sock_is_told_the_margins_and_its_receiver_is_read() -> None:
+    client = list(SockMesh("busy-poll").client(REQUEST))
+    for option in (["--seconds", "2"], ["--margin", "1"], ["--size", "16384"], ["--waiting", "busy-poll"]):
+        assert client[client.index(option[0]) + 1] == option[1]
+    report = {"server": {"elapsed_s": 1.99}, "bandwidth_mbps": 812.5}
+    read = SockMesh("blocking").read_mbps
+    assert read(REQUEST, Output(json.dumps(report), "", 0), GOOD) == 812.5
+    report["server"] = {"elapsed_s": 0.5}
+    with pytest.raises(ToolError, match=r"measured 0\.5 s between the margins instead of 2"):
+        read(REQUEST, Output(json.dumps(report), "", 0), GOOD)
+    with pytest.raises(ToolError, match="lacks 'server'"):
+        read(REQUEST, Output("{}", "", 0), GOOD)
+    with pytest.raises(ToolError, match="printed no report: nonsense"):
+        read(REQUEST, Output("nonsense", "", 0), GOOD)
 
 
 def test_perftest_reports_what_its_middle_moved() -> None:
@@ -67,8 +89,8 @@ def test_too_little_between_the_margins_is_no_measurement() -> None:
         Iperf3Mesh().read_mbps(REQUEST, GOOD, Output("", "unable to connect", 0))
 
 
-@pytest.mark.parametrize("method", [WRITE, Iperf3Mesh()])
-def test_a_program_that_failed_is_told_with_its_last_words(method: PerftestMesh | Iperf3Mesh) -> None:
+@pytest.mark.parametrize("method", [WRITE, Iperf3Mesh(), SockMesh("blocking")])
+def test_a_program_that_failed_is_told_with_its_last_words(method: PerftestMesh | Iperf3Mesh | SockMesh) -> None:
     failed = dataclasses.replace(GOOD, exit_status=1, stderr="no route to host")
     with pytest.raises(ToolError, match="the client ended with exit status 1: no route to host"):
         method.read_mbps(REQUEST, failed, GOOD)

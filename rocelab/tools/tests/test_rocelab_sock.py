@@ -132,7 +132,7 @@ def test_what_datagrams_do_not_have(program: str, option: str) -> None:
 
 #: What a client says first for one message of one byte: the job, of which the test and the way of
 #: waiting are open.
-JOB = "rocelab-sock 5 tcp {} {} none 1 1 0 0 0 0\n"
+JOB = "rocelab-sock 6 tcp {} {} none 1 1 0 0 1 0 0 0\n"
 
 
 @pytest.mark.parametrize("test", ["latency", "bandwidth"])
@@ -318,6 +318,9 @@ def test_wrong_data_fails_the_run(program: str, test: str) -> None:
         (["client", "h", "--size", "99999999999999999999"], "a whole number is needed"),
         (["client", "h", "--protocol", "udp", "--size", "65508"], "1 to 65507"),
         (["client", "h", "--messages", "0"], "--messages must be"),
+        (["client", "h", "--seconds", "1"], "--seconds is for --test bandwidth over TCP"),
+        (["client", "h", "--seconds", "100001"], "--seconds must be 0 to 100000"),
+        (["client", "h", "--margin", "0"], "--margin 1 to 100000"),
         (["client", "h", "--waiting", "sleepy"], "blocking, busy-poll or spin"),
         (["client", "h", "--kernel-poll", "always"], "none, poll or prefer"),
         (["client", "h", "--port", "65536"], "a port is 1 to 65535"),
@@ -333,6 +336,37 @@ def test_wrong_use_says_what_is_allowed(program: str, options: list[str], says: 
     assert says in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    ["--size 64", "--size 100000 --waiting busy-poll", "--size 7 --waiting spin", "--size 65536 --zero-copy"],
+)
+def test_a_stream_may_go_on_for_some_seconds(program: str, options: str) -> None:
+    report = measure(program, "--test", "bandwidth", "--seconds", "1", *options.split())
+    received, elapsed_s = report["server"]["received_bytes"], report["server"]["elapsed_s"]
+    assert received > 0
+    assert report["seconds"] == 1
+    assert report["messages"] == received // report["size_bytes"]
+    assert report["bandwidth_mbps"] == pytest.approx(received * 8 / elapsed_s / 1e6, rel=1e-3)
+    # The sender's own window has what it sent, whole messages or not.
+    assert report["client"]["sent_bytes"] > 0
+    assert report["lost_messages"] == 0
+
+
+def test_a_sender_that_closes_within_a_message_fails_the_run(program: str) -> None:
+    with server(program) as (process, port), closing(socket.create_connection(("127.0.0.1", port))) as control:
+        control.sendall(b"rocelab-sock 6 tcp bandwidth blocking none 100 1 0 1 1 0 0 0\n")
+        with closing(socket.create_connection(("127.0.0.1", port))) as data:
+            assert control.recv(100).startswith(b"ready")
+            # Each phase ends on a byte: no warm-up, no number of messages, four that are compared.
+            message = bytes((at * 2654435761 & 0xFFFFFFFF) >> 24 for at in range(100))
+            data.sendall(b"\1" + b"\1" + 4 * message + b"\1" + 2 * message + message[:50])
+            data.shutdown(socket.SHUT_WR)
+            _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "closed the connection within a message" in said
+
+
 def test_nobody_there(program: str) -> None:
     done = client(program, free_port())
     assert done.returncode == 1
@@ -344,11 +378,13 @@ def test_nobody_there(program: str) -> None:
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\n",
-        b"rocelab-sock 4 tcp latency blocking 1 1 1 0 0 0\n",
-        b"rocelab-sock 5 tcp latency blocking none 0 1 1 0 0 0\n",
-        b"rocelab-sock 5 tcp latency blocking none 99999999999999 1 1 0 0 0\n",
-        b"rocelab-sock 5 tcp juggling blocking none 1 1 1 0 0 0\n",
-        b"rocelab-sock 5 tcp latency blocking always 1 1 1 0 0 0\n",
+        b"rocelab-sock 5 tcp latency blocking none 1 1 1 0 0 0\n",
+        b"rocelab-sock 6 tcp latency blocking none 0 1 1 0 1 0 0 0\n",
+        b"rocelab-sock 6 tcp latency blocking none 99999999999999 1 1 0 1 0 0 0\n",
+        b"rocelab-sock 6 tcp juggling blocking none 1 1 1 0 1 0 0 0\n",
+        b"rocelab-sock 6 tcp latency blocking always 1 1 1 0 1 0 0 0\n",
+        b"rocelab-sock 6 tcp latency blocking none 1 1 1 5 1 0 0 0\n",
+        b"rocelab-sock 6 tcp bandwidth blocking none 1 1 1 5 0 0 0 0\n",
         b"x" * 5000,
         b"",
     ],
