@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rocelab import peers
-from rocelab.claims import linearity
 from rocelab.report import catalogue, figures
 from rocelab.report.catalogue import SeriesStyle
 from rocelab.report.figures import PAIRS, Curves, Row
@@ -20,9 +19,10 @@ from rocelab.variants import SETTINGS_MARK, settings_of
 
 _TEXT: Final = (
     "Pairs of programs at the same time, from one server to another. Drawn is what all of them move together while "
-    "all of them run. A dotted line is the ideal: as many times what the fewest pairs have. Efficiency is what was "
-    "measured over that. With processors of their own, each program is pinned to a processor that no other has; second "
-    "threads of cores come last. One program is one pair of programs with so many queue pairs."
+    "all of them run. A dotted line is the ideal, which grows as the processors in use do: from what the fewest pairs "
+    "have. Efficiency is what was measured over that. With processors of their own, each program is pinned to a "
+    "processor that no other has; second threads of cores come last. One program is one pair of programs with so many "
+    "queue pairs, on one processor at each end."
 )
 _WHERE: Final = {"own": "processors of their own", "shared": "one processor for all programs of a server"}
 #: Up to this size, what counts is the number of messages.
@@ -135,8 +135,16 @@ def _is_one_program(each: StyledSeries) -> bool:
     return peers.name_of(each.series.key.variant).endswith(peers.ONE_PROGRAM)
 
 
+def _ideal(found: _Size, each: StyledSeries) -> dict[int, float]:
+    """By number of pairs, what they would move if each processor did as much as with the fewest pairs."""
+    fewest = each.series.sizes[0]
+    first = each.series.spread(fewest).typical
+    grows = found.processors == "own" and not _is_one_program(each)
+    return {pairs: first * pairs / fewest if grows else first for pairs in each.series.sizes}
+
+
 def _has_ideal(each: StyledSeries) -> bool:
-    """One program with one thread is not expected to have more for more queue pairs."""
+    """Whether a line of it is drawn. That of one program is level, and begins where others do."""
     return len(each.series.values) > 1 and not _is_one_program(each)
 
 
@@ -149,18 +157,15 @@ def _styles(found: _Size) -> list[SeriesStyle]:
     return [*(each.style for each in found.series), *ideals]
 
 
-def _ideal_rows(each: StyledSeries) -> Iterator[Row]:
-    series = each.series
-    fewest = series.sizes[0]
-    first = series.spread(fewest).typical
-    for pairs in series.sizes:
-        total = first * pairs / fewest
-        yield Row(_ideal_style(each).label, pairs, total, total, total, text.quantity(total, series.unit))
+def _ideal_rows(found: _Size, each: StyledSeries) -> Iterator[Row]:
+    label = _ideal_style(each).label
+    for pairs, total in _ideal(found, each).items():
+        yield Row(label, pairs, total, total, total, text.quantity(total, each.series.unit))
 
 
 def _figure(found: _Size) -> Figure:
     rows = figures.metric_rows(found.series, positive=True)
-    rows += [row for each in found.series if _has_ideal(each) for row in _ideal_rows(each)]
+    rows += [row for each in found.series if _has_ideal(each) for row in _ideal_rows(found, each)]
     curves = Curves(
         f"{SIDE_BY_SIDE_TEST}-{found.size_bytes}-{found.link.id}",
         found.title,
@@ -191,8 +196,8 @@ def _table(found: _Size) -> DataTable:
 def _cells(found: _Size, each: StyledSeries, pairs: int) -> tuple[str, str, str, str]:
     series = each.series
     total = text.quantity_range(series.spread(pairs), series.unit)
-    share = linearity(series).get(pairs)
-    efficiency = "not told" if share is None else f"{100 * share:.0f} %"
+    ideal = _ideal(found, each)[pairs]
+    efficiency = f"{100 * series.spread(pairs).typical / ideal:.0f} %" if ideal > 0 else "not told"
     return str(pairs), total, _of_one_pair(found, each, pairs), efficiency
 
 

@@ -96,7 +96,7 @@ def test_the_table_has_totals_ends_and_efficiency(model: RunModel) -> None:
         "32",
         "9.00 Gbps (9.00 to 9.00)",
         "not told apart",
-        "3 %",
+        "100 %",
     )
 
 
@@ -138,11 +138,15 @@ def test_where_nothing_could_run_the_section_says_why() -> None:
 
 
 def test_processors_that_are_shared_are_said() -> None:
-    found = model_of(measured("soft-roce", "send", 65536, {1: [8e3], 2: [8e3]}, processors="shared"))
+    found = model_of(measured("soft-roce", "send", 65536, {1: [8e3], 2: [6e3]}, processors="shared"))
     (section,) = side_by_side.sections(found)
     ((_, (figure,)),) = section.links
     assert "one processor for all programs of a server" in figure.subtitle
     assert figure.title == "Throughput of programs side by side, on shared processors, 64 KiB"
+    # No more processors are in use for more pairs.
+    points = {(point["series"], point["size"]): point["value"] for point in figure.spec["datasets"]["points"]}
+    assert points["Soft RoCE send, ideal", 2] == points["Soft RoCE send", 1] == 8000
+    assert [row[-1] for row in figure.tables[0].rows] == ["100 %", "75 %"]
 
 
 def test_they_have_no_place_among_the_tests_over_sizes(model: RunModel) -> None:
