@@ -26,6 +26,11 @@ def threads_last(processors: Iterable[int], root: Path = _SYSTEM) -> list[int]:
     return [processor for _, processor in sorted(places)]
 
 
+def count_cores(processors: Iterable[int], root: Path = _SYSTEM) -> int:
+    """On how many cores these processors are."""
+    return len({_core_of(processor, root) for processor in processors})
+
+
 def _core_of(processor: int, root: Path) -> str:
     """The same for all threads of a core; each its own where the machine does not tell."""
     try:

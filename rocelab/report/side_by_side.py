@@ -45,6 +45,8 @@ class _Size:
     """By number of pairs, what all moved together."""
     ends: Mapping[str, tuple[_Values, _Values]]
     """By the label of a series, the least and the most that a pair had, in Mbps."""
+    cores: Mapping[int, int]
+    """By number of pairs with processors of their own, on how many cores those are, where fewer than processors."""
 
     @property
     def is_counted(self) -> bool:
@@ -108,7 +110,7 @@ def _size(model: RunModel, link: LinkInfo, size_bytes: int, samples: Sequence[Sa
     found: dict[tuple[str, str], dict[tuple[str, str], dict[int, list[float]]]] = {}
     for sample in samples:
         assert sample.value is not None
-        of_kind = found.setdefault((sample.interconnect, sample.variant.partition(SETTINGS_MARK)[0]), {})
+        of_kind = found.setdefault((sample.interconnect, _without_settings(sample.variant)), {})
         of_kind.setdefault((sample.metric, sample.statistic), {}).setdefault(_pairs(sample), []).append(sample.value)
     series: list[StyledSeries] = []
     ends: dict[str, tuple[_Values, _Values]] = {}
@@ -122,12 +124,27 @@ def _size(model: RunModel, link: LinkInfo, size_bytes: int, samples: Sequence[Sa
         series.append(StyledSeries(Series(key, unit, "total", values[metric, "total"]), style))
         ends[style.label] = values[PAIR_METRIC, "min"], values[PAIR_METRIC, "max"]
     processors = str(samples[0].params.get("processors", ""))
-    return _Size(link, size_bytes, processors, tuple(series), ends)
+    return _Size(link, size_bytes, processors, tuple(series), ends, _fewer_cores(samples))
+
+
+def _fewer_cores(samples: Sequence[Sample]) -> dict[int, int]:
+    found = {}
+    for sample in samples:
+        cores = sample.params.get("cores")
+        if isinstance(cores, int) and sample.params.get("processors") == "own" and cores < sample.ranks:
+            found[sample.ranks // 2] = cores
+    return found
+
+
+def _without_settings(variant: str) -> str:
+    control = peers.control_of(variant)
+    name, _, _ = peers.name_of(variant).partition(SETTINGS_MARK)
+    return name if control is None else peers.with_control(name, control)
 
 
 def _pairs(sample: Sample) -> int:
     """How many pairs ran: of programs, or of queues of one program."""
-    settings = settings_of(sample.variant)
+    settings = settings_of(peers.name_of(sample.variant))
     return int(settings[QUEUE_PAIRS_SETTING]) if QUEUE_PAIRS_SETTING in settings else sample.ranks // 2
 
 
@@ -198,7 +215,8 @@ def _cells(found: _Size, each: StyledSeries, pairs: int) -> tuple[str, str, str,
     total = text.quantity_range(series.spread(pairs), series.unit)
     ideal = _ideal(found, each)[pairs]
     efficiency = f"{100 * series.spread(pairs).typical / ideal:.0f} %" if ideal > 0 else "not told"
-    return str(pairs), total, _of_one_pair(found, each, pairs), efficiency
+    on = f" on {text.plural(found.cores[pairs], 'core')}" if pairs in found.cores and not _is_one_program(each) else ""
+    return f"{pairs}{on}", total, _of_one_pair(found, each, pairs), efficiency
 
 
 def _of_one_pair(found: _Size, each: StyledSeries, pairs: int) -> str:

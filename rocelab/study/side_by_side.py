@@ -12,6 +12,7 @@ from statistics import fmean
 from typing_extensions import override
 
 from rocelab.fabric.base import Node
+from rocelab.launch.processors import count_cores
 from rocelab.results import PAIR_METRIC, ParamValue
 from rocelab.study.side_by_side_steps import SideBySideStep
 from rocelab.study.together import Connection, Moved
@@ -68,6 +69,7 @@ class SideBySideExecutor(TogetherExecutor[SideBySideStep, SideBySideReading]):
         return {
             "client_cores": " ".join(map(str, reading.client_cores)),
             "server_cores": " ".join(map(str, reading.server_cores)),
+            "cores": count_cores((*reading.client_cores, *reading.server_cores)),
             "start_s": round(reading.moved.start_s, 3),
             **super().params(reading),
         }

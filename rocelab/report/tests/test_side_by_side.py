@@ -115,10 +115,33 @@ def test_the_figure_has_a_line_for_each_series_and_its_ideal(model: RunModel) ->
     assert section.notes == ()
 
 
+def test_one_program_over_iwarp_is_one_series_over_its_queue_pairs() -> None:
+    samples = measured("soft-iwarp", "write-one-program", 65536, {1: [9000.0], 2: [8100.0]}, in_one=True)
+    named = [
+        dataclasses.replace(each, variant=f"write-one-program:queue_pairs={at + 1}@cubic")
+        for at in range(2)
+        for each in samples[6 * at : 6 * at + 6]
+    ]
+    (table,) = side_by_side.tables(model_of(named), LINK)
+    assert [(row[0], row[1], row[-1]) for row in table.rows] == [
+        ("iWARP write, one program, cubic", "1", "100 %"),
+        ("iWARP write, one program, cubic", "2", "90 %"),
+    ]
+
+
 def test_without_one_pair_the_fewest_are_the_measure() -> None:
     found = model_of(measured("soft-roce", "send", 65536, {2: [10_000.0], 4: [10_000.0]}))
     (table,) = side_by_side.tables(found, LINK)
     assert [row[-1] for row in table.rows] == ["100 %", "50 %"]
+
+
+def test_pairs_on_fewer_cores_than_processors_are_said() -> None:
+    samples = [
+        dataclasses.replace(each, params={**each.params, "cores": min(each.ranks, 4)})
+        for each in measured("soft-roce", "send", 65536, {1: [8000.0], 2: [16_000.0], 4: [20_000.0]})
+    ]
+    (table,) = side_by_side.tables(model_of(samples), LINK)
+    assert [row[1] for row in table.rows] == ["1", "2", "4 on 4 cores"]
 
 
 def test_where_one_point_ran_the_reason_stands_in_place_of_the_figure() -> None:

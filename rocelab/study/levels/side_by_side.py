@@ -50,14 +50,15 @@ class SideBySideLevel(Level[SideBySideTable]):
             for size_bytes in test.every_size_bytes():
                 for name, variant in contestants(study, test):
                     in_one = is_one_program(variant)
-                    program = peers.name_of(variant).removesuffix(peers.ONE_PROGRAM)
+                    program, control = peers.name_of(variant), peers.control_of(variant)
+                    named = setting_name(program, {QUEUE_PAIRS_SETTING: pairs}) if in_one else program
                     step = SideBySideStep(
                         link=link,
                         interconnect=name,
-                        variant=setting_name(variant, {QUEUE_PAIRS_SETTING: pairs}) if in_one else variant,
+                        variant=named if control is None else peers.with_control(named, control),
                         repetition=repetition,
                         time_limit_s=0.0,
-                        method=interconnects.interconnect(name).side_by_side[program],
+                        method=interconnects.interconnect(name).side_by_side[program.removesuffix(peers.ONE_PROGRAM)],
                         pairs=1 if in_one else pairs,
                         queue_pairs=pairs if in_one else 1,
                         processors=test.processors,

@@ -171,6 +171,14 @@ def test_one_program_has_all_queue_pairs(tmp_path: Path) -> None:
     assert [start.argv[start.argv.index("-q") + 1] for start in programs] == ["32", "32"]
 
 
+def test_over_tcp_one_program_has_the_congestion_control_of_the_link(tmp_path: Path) -> None:
+    text = TEXT.replace('tcp = ["blocking"]', 'soft-iwarp = ["write-one-program"]')
+    step = next(step for step in steps(text) if step.interconnect == "soft-iwarp" and step.queue_pairs == 2)
+    assert step.variant == "write-one-program:queue_pairs=2@cubic"
+    _, launcher = run(tmp_path, step)
+    assert launcher.controls == [("direct", "cubic", 2)]
+
+
 def test_the_samples_are_of_all_pairs_and_of_the_least_and_the_most(tmp_path: Path) -> None:
     made, _ = run(tmp_path, one("send", 4))
     found = {(each.metric, each.statistic): each.value for each in made.samples() if "events" not in each.metric}
