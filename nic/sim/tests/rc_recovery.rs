@@ -232,10 +232,9 @@ fn what_is_too_far_away_to_be_kept_is_not_refused_each_time() {
     assert!((1..8).contains(&refusals), "refused {refusals} times");
 }
 
-/// A refusal tells of 192 packets. Here the message has 512, and all are under way by then.
-#[test]
-fn of_a_window_longer_than_a_refusal_tells_one_packet_is_sent_again() {
-    const LENGTH: usize = 128 << 10;
+/// Transfers of 512 packets, all of which are under way when the first of the last one is found to
+/// be lost. How many more packets that takes than without the loss.
+fn more_packets_of_far_transfers(transfer: fn(&mut Bench), is_read: bool) -> u64 {
     let far = LinkConfig {
         delay_ns: 500_000,
         ..LinkConfig::default()
@@ -246,16 +245,35 @@ fn of_a_window_longer_than_a_refusal_tells_one_packet_is_sent_again() {
         ..ConnectOptions::default()
     };
     let mut bench = Bench::over(1, options, far);
-    for _ in 0..16 {
-        bench.write(0, LENGTH);
-    }
-    let (a, b) = (bench.a.host, bench.b.host);
-    let link = bench.world.link_mut(a, b);
-    link.rules = vec![Rule::nth(Match::All, Fault::Drop, 0, 1)];
-    bench.write(0, LENGTH);
-    assert_eq!(bench.lost(true), 1);
-    let stats = bench.world.qp(bench.a).stats();
-    assert_eq!(stats.tx_packets, 17 * 512 + 1);
+    (0..16).for_each(|_| transfer(&mut bench));
+    let (from, to) = if is_read {
+        (bench.b, bench.a)
+    } else {
+        (bench.a, bench.b)
+    };
+    let mut packets = |rules| {
+        bench.world.link_mut(from.host, to.host).rules = rules;
+        let before = bench.world.qp(from).stats().tx_packets;
+        transfer(&mut bench);
+        bench.world.qp(from).stats().tx_packets - before
+    };
+    let without_loss = packets(Vec::new());
+    let with_loss = packets(vec![Rule::nth(Match::All, Fault::Drop, 0, 1)]);
+    assert_eq!(bench.lost(!is_read), 1);
+    with_loss - without_loss
+}
+
+/// A refusal tells of 192 packets.
+#[test]
+fn of_a_window_longer_than_a_refusal_tells_one_packet_is_sent_again() {
+    let more = more_packets_of_far_transfers(|bench| bench.write(0, 128 << 10), false);
+    assert_eq!(more, 1);
+}
+
+#[test]
+fn of_a_long_answer_one_packet_is_asked_for_again() {
+    let more = more_packets_of_far_transfers(|bench| bench.read(0, 128 << 10), true);
+    assert_eq!(more, 1);
 }
 
 /// A peer of release 0.2.0 refuses each message.

@@ -17,12 +17,15 @@ use super::{distance, later};
 
 /// Packets from the missing one on of which a NAK tells which have arrived. So many of the longest
 /// are kept.
-pub(crate) const EARLY_MAX: u32 = 64 * WORDS as u32;
-const WORDS: usize = 3;
+pub(crate) const EARLY_MAX: u32 = 64 * TOLD_WORDS as u32;
+const TOLD_WORDS: usize = 3;
 /// Of shorter ones as many are kept as these bytes hold,
 const KEPT_BYTES: u32 = EARLY_MAX * 4096;
 /// and at most so many times [`EARLY_MAX`].
 const KEPT_TIMES_MAX: u32 = 4;
+/// Responses from the missing one on that are placed when they arrive.
+pub(crate) const PLACED_MAX: u32 = 64 * PLACED_WORDS as u32;
+const PLACED_WORDS: usize = KEPT_TIMES_MAX as usize * TOLD_WORDS;
 
 /// Packets from the missing one on of which those that arrive are kept: a window that fills the
 /// queue of a link is longer than what a NAK tells, in packets of 1 KiB.
@@ -32,25 +35,21 @@ pub(crate) fn kept_max(mtu_bytes: u32) -> u32 {
 
 /// Which packets from `base` on have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Held<const WORDS: usize = TOLD_WORDS> {
     base: Psn,
     /// Bit 0 of the first word is `base`.
     words: [u64; WORDS],
 }
 
-impl Held {
-    pub(crate) const fn none(base: Psn) -> Self {
-        Self {
-            base,
-            words: [0; WORDS],
-        }
-    }
+/// Which responses from the missing one on are placed.
+pub(crate) type Placed = Held<PLACED_WORDS>;
 
+impl Held {
     /// What a NAK for `base` says, if it says anything.
     pub(crate) fn read(base: Psn, payload: &[u8]) -> Option<Self> {
         let mut held = Self::none(base);
         let (chunks, rest) = payload.as_chunks::<8>();
-        if chunks.len() != WORDS || !rest.is_empty() {
+        if chunks.len() != TOLD_WORDS || !rest.is_empty() {
             return None;
         }
         for (word, chunk) in held.words.iter_mut().zip(chunks) {
@@ -60,8 +59,17 @@ impl Held {
     }
 
     /// The payload of the NAK, three words.
-    pub(crate) const fn words(&self) -> [u64; WORDS] {
+    pub(crate) const fn words(&self) -> [u64; TOLD_WORDS] {
         self.words
+    }
+}
+
+impl<const WORDS: usize> Held<WORDS> {
+    pub(crate) const fn none(base: Psn) -> Self {
+        Self {
+            base,
+            words: [0; WORDS],
+        }
     }
 
     /// Adds a packet. False if it is too far away.
@@ -93,7 +101,7 @@ impl Held {
 
     fn place(&self, psn: Psn) -> Option<(usize, u32)> {
         let index = u32::try_from(psn.distance_from(self.base)).ok()?;
-        (index < EARLY_MAX).then_some((index as usize / 64, index % 64))
+        (index < 64 * WORDS as u32).then_some((index as usize / 64, index % 64))
     }
 
     /// How many there are.

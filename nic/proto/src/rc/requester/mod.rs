@@ -16,6 +16,7 @@ mod targets;
 pub(crate) use planning::Planned;
 pub(crate) use sending::carry_out;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use urxe_wire::{Psn, Qpn};
@@ -23,7 +24,7 @@ use urxe_wire::{Psn, Qpn};
 use self::selective::Pass;
 use self::targets::Targets;
 use super::distance;
-use super::early::Held;
+use super::early::Placed;
 use super::retry::{Expired, Retry};
 use super::window::{Window, WindowLimits};
 use crate::connection::Connection;
@@ -109,7 +110,7 @@ pub(crate) struct Requester {
     /// What is being sent again to a peer that keeps what arrives early.
     pass: Option<Pass>,
     /// Responses of such a peer that arrived early.
-    placed: Option<Held>,
+    placed: Option<Box<Placed>>,
     /// The packet whose round trip is being measured.
     timed: Option<(Psn, Instant)>,
     /// A packet that was sent more than once, and when it was sent last.

@@ -9,9 +9,11 @@
 //! was sent after the pass began, whatever of it is missing still was lost a second time: the next
 //! pass begins.
 
+use alloc::boxed::Box;
+
 use urxe_wire::Psn;
 
-use super::super::early::{EARLY_MAX, Held};
+use super::super::early::{EARLY_MAX, Held, PLACED_MAX, Placed};
 use super::super::{distance, later};
 use super::Requester;
 use super::planning::Planned;
@@ -206,8 +208,9 @@ impl Requester {
     }
 
     /// The responses that arrived early.
-    fn placed(&self) -> Held {
-        self.placed.unwrap_or(Held::none(self.unacked))
+    fn placed(&self) -> Placed {
+        let placed = self.placed.as_deref().copied();
+        placed.unwrap_or(Placed::none(self.unacked))
     }
 
     /// A response that is not the next one: it is placed.
@@ -233,7 +236,7 @@ impl Requester {
                 && placed.insert(psn)
                 && scatter(memory, connection.pd, wqe.sges(), at, bytes).is_ok()
             {
-                self.placed = Some(placed);
+                **self.placed.get_or_insert_with(|| Box::new(placed)) = placed;
             }
         }
     }
@@ -258,7 +261,7 @@ impl Requester {
         connection: &Connection,
         out: &mut Outbox,
     ) {
-        while let Some(placed) = self.placed {
+        while let Some(placed) = self.placed.as_deref().copied() {
             let last = placed.end().sub(1);
             // A response acknowledges all requests before its own.
             self.acknowledge(now, last, connection, out);
@@ -281,16 +284,16 @@ impl Requester {
 
     /// How many packets may go while a pass lasts.
     pub(super) fn kept_room(&self) -> u32 {
-        let kept = match &self.pass {
+        let (kept, farthest) = match &self.pass {
             Some(Pass {
                 missing: Missing::Requests(held),
                 ..
-            }) => held.count(),
-            _ => self.placed().count(),
+            }) => (held.count(), EARLY_MAX),
+            _ => (self.placed().count(), PLACED_MAX),
         };
         let in_flight = self.in_flight();
         let room = (self.window.packets() + kept).saturating_sub(in_flight);
-        room.min(EARLY_MAX.saturating_sub(in_flight))
+        room.min(farthest.saturating_sub(in_flight))
     }
 
     /// Everything before `to` is acknowledged.
@@ -299,8 +302,10 @@ impl Requester {
         if self.pass.is_some_and(|pass| !to.is_before(pass.began_at)) {
             self.pass = None;
         }
-        let placed = self.placed.map(|placed| placed.with_base(to));
         // The base itself is not among them, unless it is placed, too: then it is left behind next.
-        self.placed = placed.filter(|placed| placed.count() > 0);
+        if let Some(placed) = &mut self.placed {
+            **placed = placed.with_base(to);
+        }
+        self.placed.take_if(|placed| placed.count() == 0);
     }
 }
