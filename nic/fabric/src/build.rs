@@ -10,7 +10,7 @@ use urxe_wire::Mtu;
 
 use crate::capture::Capture;
 use crate::congestion::CongestionConfig;
-use crate::event::Event;
+use crate::event::{Ahead, Event};
 use crate::flows::Flows;
 use crate::framing::LinkKind;
 use crate::host::Host;
@@ -34,6 +34,8 @@ const BUFFER_MAX_BYTES: u64 = u32::MAX as u64 - 65_536;
 /// From so many ports on a network does not fit the caches next to a processor. 1,024 hosts in a
 /// fat tree have 6,144, and gain by looking ahead. 16 hosts at a switch, which fit, lost a tenth.
 const PORTS_BEYOND_CACHES: usize = 1_024;
+/// The least and the most bits of a window of time.
+const WINDOW_BITS: (u32, u32) = (5, 12);
 /// How often the simulation looks for circles of pauses.
 pub(crate) const WATCH_NS: u64 = 1_000_000;
 
@@ -74,7 +76,7 @@ impl Network {
                 .map_or(HashFields::Ports, |switch| switch.hash),
             now: 0,
             end: scenario.time_limit_ns * PS_PER_NS,
-            events: EventQueue::new(),
+            events: EventQueue::new(window_bits(&details)),
             pool: Pool::default(),
             looks_ahead: ports.len() >= PORTS_BEYOND_CACHES,
             leaves: at_hosts
@@ -93,7 +95,7 @@ impl Network {
             busy: 0,
             is_over: false,
             fetched: Vec::new(),
-            ahead: Vec::new(),
+            ahead: Ahead::default(),
             are_ways_known: false,
             random: Rand64::new(u128::from(scenario.seed)),
             totals: Totals::default(),
@@ -286,6 +288,16 @@ fn make_switches(
         })
     });
     switches.collect()
+}
+
+/// Bits of the windows of time by which events are sorted: of some 30 events, if half of the cables
+/// carry packets of 1 KiB.
+fn window_bits(details: &[PortDetails]) -> u32 {
+    /// Bits, for one port of 1 Gbps.
+    const ONE_GBPS: u32 = 28;
+    let gbps: f64 = details.iter().map(|port| port.rate_gbps).sum();
+    let bits = ONE_GBPS.saturating_sub((gbps as u32).max(1).ilog2());
+    bits.clamp(WINDOW_BITS.0, WINDOW_BITS.1)
 }
 
 /// All ports, and which are whose.

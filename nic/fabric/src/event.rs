@@ -1,5 +1,7 @@
 //! What happens at some point in time.
 
+use alloc::vec::Vec;
+
 /// Something that happens at some point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -55,7 +57,32 @@ const PLACE_SHIFT: u32 = 32;
 /// Ports and hosts at most.
 pub(crate) const PLACES_MAX: u32 = 1 << (KIND_SHIFT - PLACE_SHIFT);
 
+/// Kinds of events of which there are many for each packet.
+pub(crate) const ARRIVE: u64 = 0;
+pub(crate) const FREE: u64 = 1;
+pub(crate) const ENTER: u64 = 2;
+pub(crate) const ENGINE: u64 = 3;
+pub(crate) const RECEIVE: u64 = 4;
+
 impl Packed {
+    /// Which event it is: [`ARRIVE`] and so on.
+    #[inline]
+    pub(crate) const fn kind(self) -> u64 {
+        self.0 >> KIND_SHIFT
+    }
+
+    /// Its port or host.
+    #[inline]
+    pub(crate) const fn place(self) -> u32 {
+        (self.0 >> PLACE_SHIFT) as u32 & (PLACES_MAX - 1)
+    }
+
+    /// Its packet.
+    #[inline]
+    pub(crate) const fn packet(self) -> u32 {
+        self.0 as u32
+    }
+
     #[inline]
     const fn of(kind: u64, place: u32, rest: u32) -> Self {
         debug_assert!(place < PLACES_MAX);
@@ -65,11 +92,11 @@ impl Packed {
     #[inline]
     pub(crate) const fn new(event: Event) -> Self {
         match event {
-            Event::Arrive { port, packet } => Self::of(0, port, packet),
-            Event::Free { port } => Self::of(1, port, 0),
-            Event::Enter { port, packet } => Self::of(2, port, packet),
-            Event::Engine { host } => Self::of(3, host, 0),
-            Event::Receive { host, packet } => Self::of(4, host, packet),
+            Event::Arrive { port, packet } => Self::of(ARRIVE, port, packet),
+            Event::Free { port } => Self::of(FREE, port, 0),
+            Event::Enter { port, packet } => Self::of(ENTER, port, packet),
+            Event::Engine { host } => Self::of(ENGINE, host, 0),
+            Event::Receive { host, packet } => Self::of(RECEIVE, host, packet),
             Event::Deliver { host, packet } => Self::of(5, host, packet),
             Event::Timer { connection } => Self::of(6, 0, connection),
             Event::Post { channel } => Self::of(7, 0, channel),
@@ -92,15 +119,15 @@ impl Packed {
 
     #[inline]
     pub(crate) const fn event(self) -> Event {
-        let place = (self.0 >> PLACE_SHIFT) as u32 & (PLACES_MAX - 1);
+        let place = self.place();
         let rest = self.0 as u32;
         let (port, host, packet) = (place, place, rest);
-        match self.0 >> KIND_SHIFT {
-            0 => Event::Arrive { port, packet },
-            1 => Event::Free { port },
-            2 => Event::Enter { port, packet },
-            3 => Event::Engine { host },
-            4 => Event::Receive { host, packet },
+        match self.kind() {
+            ARRIVE => Event::Arrive { port, packet },
+            FREE => Event::Free { port },
+            ENTER => Event::Enter { port, packet },
+            ENGINE => Event::Engine { host },
+            RECEIVE => Event::Receive { host, packet },
             5 => Event::Deliver { host, packet },
             6 => Event::Timer { connection: rest },
             7 => Event::Post { channel: rest },
@@ -127,13 +154,41 @@ impl Packed {
     }
 }
 
-/// What an event will need last, found before its time: see [`crate::ahead`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Further {
-    /// Nothing; what was loaded before.
-    Nothing(u64),
-    Packet(u32),
-    Port(u32),
+/// Kinds of events of which [`Ahead`] keeps what they name.
+const KINDS: usize = 8;
+
+/// What the events of a window lead to, by which it is loaded before its time: see
+/// [`crate::ahead`]. Empty between two windows, and kept for its capacity.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// By kind, the places and packets of events: no processor could foresee which is the next.
+    events: [Vec<(u32, u32)>; KINDS],
+    /// Ports by which packets will leave, or that they came to.
+    pub(crate) ports: Vec<u32>,
+    /// Packets that leave, or behind which others will wait.
+    pub(crate) packets: Vec<u32>,
+    pub(crate) connections: Vec<u32>,
+}
+
+impl Ahead {
+    #[inline]
+    pub(crate) fn push(&mut self, event: Packed) {
+        let kind = (event.kind() as usize).min(KINDS - 1);
+        self.events[kind].push((event.place(), event.packet()));
+    }
+
+    /// Places and packets of the events of one of the first kinds.
+    #[inline]
+    pub(crate) fn of(&self, kind: u64) -> &[(u32, u32)] {
+        &self.events[kind as usize % KINDS]
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.events.iter_mut().for_each(Vec::clear);
+        self.ports.clear();
+        self.packets.clear();
+        self.connections.clear();
+    }
 }
 
 #[cfg(test)]

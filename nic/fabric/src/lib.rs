@@ -23,6 +23,7 @@ mod body;
 mod build;
 mod cables;
 mod capture;
+mod chunks;
 mod collectives;
 mod congestion;
 mod connection;

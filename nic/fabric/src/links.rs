@@ -95,6 +95,12 @@ impl Network {
         }
     }
 
+    /// The wire of a port is free.
+    pub(crate) fn handle_free(&mut self, port: u32) {
+        self.ports[port as usize].is_woken = false;
+        self.pump(port);
+    }
+
     /// A packet came in at a port.
     pub(crate) fn handle_arrival(&mut self, port: u32, packet: u32) {
         let at = &self.ports[port as usize];

@@ -13,7 +13,7 @@ use urxe_wire::Mtu;
 use crate::cables::Sent;
 use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
-use crate::event::{Event, Further, Packed};
+use crate::event::{ARRIVE, Ahead, Event, FREE, Packed};
 use crate::flows::Flows;
 use crate::host::Host;
 use crate::packet::Pool;
@@ -71,7 +71,7 @@ pub struct Network {
     /// Packets of a batch; empty between two, and kept for its capacity.
     pub(crate) fetched: Vec<u32>,
     /// As `fetched`, of what is looked at ahead.
-    pub(crate) ahead: Vec<Further>,
+    pub(crate) ahead: Ahead,
     /// Whether the network is so large that it gains by that.
     pub(crate) looks_ahead: bool,
     /// Whether nothing has changed since then by which packets choose ways.
@@ -136,7 +136,7 @@ impl Network {
             if self.is_over {
                 return false;
             }
-            if self.looks_ahead && self.events.is_at_end_of_window() && self.events.next_window() {
+            if self.events.is_at_end_of_window() && self.events.next_window() && self.looks_ahead {
                 self.look_ahead();
             }
             let next = self.events.pop();
@@ -151,7 +151,11 @@ impl Network {
             }
             self.now = at;
             self.totals.events += 1;
-            self.handle(event.event());
+            match event.kind() {
+                ARRIVE => self.handle_arrival(event.place(), event.packet()),
+                FREE => self.handle_free(event.place()),
+                _ => self.handle(event.event()),
+            }
         }
         !self.is_over
     }
@@ -159,10 +163,7 @@ impl Network {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Arrive { port, packet } => self.handle_arrival(port, packet),
-            Event::Free { port } => {
-                self.ports[port as usize].is_woken = false;
-                self.pump(port);
-            }
+            Event::Free { port } => self.handle_free(port),
             Event::Enter { port, packet } => {
                 self.note_sending(packet);
                 self.enqueue(port, packet);

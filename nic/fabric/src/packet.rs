@@ -2,6 +2,7 @@
 //! them.
 
 use alloc::vec::Vec;
+use core::hint::black_box;
 
 use crate::body::{Body, Stored};
 
@@ -156,6 +157,24 @@ impl Pool {
         self.bodies[id as usize].queue_pair()
     }
 
+    /// Loads what switches see of a packet, if there is one.
+    #[inline]
+    pub(crate) fn load(&self, id: u32) -> u64 {
+        self.packets.get(id as usize).map_or(0, |it| it.tail_at)
+    }
+
+    /// Loads all of what hosts see of a packet, which may be in two cache lines.
+    #[inline]
+    pub(crate) fn load_body(&self, id: u32) {
+        black_box(self.bodies.get(id as usize).copied());
+    }
+
+    /// The port at which a packet came to its switch, if there is one.
+    #[inline]
+    pub(crate) fn ingress(&self, id: u32) -> u32 {
+        self.packets.get(id as usize).map_or(NONE, |it| it.ingress)
+    }
+
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut Packet {
         &mut self.packets[id as usize]
@@ -202,12 +221,9 @@ impl Fifo {
         }
     }
 
-    pub(crate) const fn back(&self) -> Option<u32> {
-        if self.head == NONE {
-            None
-        } else {
-            Some(self.tail)
-        }
+    /// The first and the last packet in it, and anything if it is empty: what to load ahead.
+    pub(crate) const fn ends(&self) -> (u32, u32) {
+        (self.head, self.tail)
     }
 
     pub(crate) fn push(&mut self, pool: &mut Pool, id: u32) {
