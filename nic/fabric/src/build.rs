@@ -34,8 +34,6 @@ const BUFFER_MAX_BYTES: u64 = u32::MAX as u64 - 65_536;
 /// From so many ports on a network does not fit the caches next to a processor. 1,024 hosts in a
 /// fat tree have 6,144, and gain by looking ahead. 16 hosts at a switch, which fit, lost a tenth.
 const PORTS_BEYOND_CACHES: usize = 1_024;
-/// The least and the most bits of a window of time.
-const WINDOW_BITS: (u32, u32) = (5, 12);
 /// How often the simulation looks for circles of pauses.
 pub(crate) const WATCH_NS: u64 = 1_000_000;
 
@@ -296,8 +294,7 @@ fn window_bits(details: &[PortDetails]) -> u32 {
     /// Bits, for one port of 1 Gbps.
     const ONE_GBPS: u32 = 28;
     let gbps: f64 = details.iter().map(|port| port.rate_gbps).sum();
-    let bits = ONE_GBPS.saturating_sub((gbps as u32).max(1).ilog2());
-    bits.clamp(WINDOW_BITS.0, WINDOW_BITS.1)
+    ONE_GBPS.saturating_sub((gbps as u32).max(1).ilog2())
 }
 
 /// All ports, and which are whose.

@@ -18,11 +18,15 @@ const CREDIT_UPDATE_BYTES: u64 = 4_096;
 
 impl Network {
     /// Puts a packet into the queue of a port.
+    #[inline]
     pub(crate) fn enqueue(&mut self, port: u32, packet: u32) {
         let priority = usize::from(self.pool.get(packet).priority);
         let at = &mut self.ports[port as usize];
         at.queues[priority].push(&mut self.pool, packet);
         at.occupied |= 1 << priority;
+        if at.is_woken && self.now < at.free_at {
+            return;
+        }
         self.pump(port);
     }
 
@@ -95,6 +99,12 @@ impl Network {
         }
     }
 
+    /// A packet has passed the pipeline of its adapter.
+    pub(crate) fn handle_entry(&mut self, port: u32, packet: u32) {
+        self.note_sending(packet);
+        self.enqueue(port, packet);
+    }
+
     /// The wire of a port is free.
     pub(crate) fn handle_free(&mut self, port: u32) {
         self.ports[port as usize].is_woken = false;
@@ -133,22 +143,24 @@ impl Network {
             self.pool.remove(id);
             return;
         };
-        let packet = self.pool.get(id);
+        let packet = self.pool.get_mut(id);
+        packet.ingress = ingress;
         let (priority, wire_bytes) = (packet.priority, packet.wire_bytes);
-        let bytes = u64::from(wire_bytes);
-        let in_port = &self.ports[ingress as usize];
+        let (bytes, index) = (u64::from(wire_bytes), usize::from(priority));
         let out_port = &self.ports[egress as usize];
-        let waiting = out_port.queues[usize::from(priority)].bytes();
-        let before = u64::from(in_port.ingress_bytes[usize::from(priority)]);
-        let has_credits = in_port.has_credits;
-        let is_lossless = priority == DATA && self.has_pfc && !has_credits;
+        let waiting = out_port.queues[index].bytes();
+        let may_be_marked = waiting > u64::from(out_port.unmarked_bytes);
+        let leaves_at_once = out_port.occupied == 0 && out_port.free_at <= self.now;
+        let in_port = &mut self.ports[ingress as usize];
+        let before = u64::from(in_port.ingress_bytes[index]);
+        let is_lossless = priority == DATA && self.has_pfc && !in_port.has_credits;
         let mut verdict = Verdict::Shared;
-        if !has_credits {
-            let buffer = &self.switches[switch as usize].buffer;
+        if !in_port.has_credits {
+            let buffer = &mut self.switches[switch as usize].buffer;
             verdict = if is_lossless {
                 let (used, most) = (in_port.headroom_bytes, in_port.headroom_max_bytes);
                 buffer.judge_lossless(before, used.into(), bytes, most.into())
-            } else if out_port.occupied == 0 && out_port.free_at <= self.now {
+            } else if leaves_at_once {
                 // What leaves at once needs no room in a queue.
                 Verdict::Shared
             } else {
@@ -160,16 +172,15 @@ impl Network {
                 self.pool.remove(id);
                 return;
             }
-            let buffer = &mut self.switches[switch as usize].buffer;
             buffer.take(verdict, before + bytes, bytes);
         }
-        self.mark(egress, id, waiting);
-        self.pool.get_mut(id).ingress = ingress;
-        let in_port = &mut self.ports[ingress as usize];
         if verdict == Verdict::Headroom {
             in_port.headroom_bytes += wire_bytes;
         } else {
-            in_port.ingress_bytes[usize::from(priority)] += wire_bytes;
+            in_port.ingress_bytes[index] += wire_bytes;
+        }
+        if may_be_marked {
+            self.mark(egress, id, waiting);
         }
         self.enqueue(egress, id);
         let out_port = &mut self.ports[egress as usize];
@@ -209,10 +220,8 @@ impl Network {
     }
 
     /// Marks a packet by the queue that it meets.
+    #[inline(never)]
     fn mark(&mut self, egress: u32, id: u32, waiting: u64) {
-        if waiting <= u64::from(self.ports[egress as usize].unmarked_bytes) {
-            return;
-        }
         let details = &mut self.details[egress as usize];
         let Some(marking) = &details.marking else {
             return;

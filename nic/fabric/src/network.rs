@@ -13,7 +13,7 @@ use urxe_wire::Mtu;
 use crate::cables::Sent;
 use crate::capture::{Capture, Frame};
 use crate::connection::Connection;
-use crate::event::{ARRIVE, Ahead, Event, FREE, Packed};
+use crate::event::{ARRIVE, Ahead, ENGINE, ENTER, Event, FREE, Packed, RECEIVE};
 use crate::flows::Flows;
 use crate::host::Host;
 use crate::packet::Pool;
@@ -154,6 +154,9 @@ impl Network {
             match event.kind() {
                 ARRIVE => self.handle_arrival(event.place(), event.packet()),
                 FREE => self.handle_free(event.place()),
+                ENTER => self.handle_entry(event.place(), event.packet()),
+                ENGINE => self.run_engine(event.place()),
+                RECEIVE => self.handle_received(event.place(), event.packet()),
                 _ => self.handle(event.event()),
             }
         }
@@ -164,10 +167,7 @@ impl Network {
         match event {
             Event::Arrive { port, packet } => self.handle_arrival(port, packet),
             Event::Free { port } => self.handle_free(port),
-            Event::Enter { port, packet } => {
-                self.note_sending(packet);
-                self.enqueue(port, packet);
-            }
+            Event::Enter { port, packet } => self.handle_entry(port, packet),
             Event::Engine { host } => self.run_engine(host),
             Event::Receive { host, packet } => self.handle_received(host, packet),
             Event::Deliver { host, packet } => self.handle_delivery(host, packet),

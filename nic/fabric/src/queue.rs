@@ -30,6 +30,13 @@ const LEVELS: usize = (u64::BITS - BLOCK_BITS).div_ceil(DIGIT_BITS) as usize;
 /// So many events are sorted without branches. With the bits of a window they fill a word.
 const FEW: usize = 64;
 
+/// After so many windows their length is fitted to what was in them.
+const FITTED_WINDOWS: usize = 1_024;
+/// Events of a window, on average, below and above which it becomes longer and shorter.
+const FITTING_EVENTS: core::ops::Range<usize> = 12..64;
+/// The least and the most bits of a window.
+const WINDOW_BITS: (u32, u32) = (5, 12);
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
@@ -59,11 +66,15 @@ pub(crate) struct EventQueue<T> {
     /// What moves from one list to others; empty between two, and kept for its capacity.
     moving: Vec<(u64, T)>,
     len: usize,
+    /// Windows since their length was fitted, and what was in them.
+    windows_seen: usize,
+    events_seen: usize,
 }
 
 impl<T: Copy + Default + Ord> EventQueue<T> {
-    /// With windows of 2^`window_bits`. Some 30 events in each are best.
+    /// With windows of 2^`window_bits`, to begin with. Some 30 events in each are best.
     pub(crate) fn new(window_bits: u32) -> Self {
+        let window_bits = window_bits.clamp(WINDOW_BITS.0, WINDOW_BITS.1);
         let windows = 1 << (NEAR_BITS - window_bits);
         Self {
             window_bits,
@@ -80,6 +91,8 @@ impl<T: Copy + Default + Ord> EventQueue<T> {
             late_count: 0,
             moving: Vec::new(),
             len: 0,
+            windows_seen: 0,
+            events_seen: 0,
         }
     }
 
@@ -167,11 +180,16 @@ impl<T: Copy + Default + Ord> EventQueue<T> {
     /// Once all events of a window were taken, moves time to the window of the next event. False if
     /// no event is left.
     pub(crate) fn next_window(&mut self) -> bool {
+        self.windows_seen += 1;
+        self.events_seen += self.now.len();
         self.now.clear();
         self.taken = 0;
         self.late_count = 0;
         if self.len == 0 {
             return false;
+        }
+        if self.windows_seen == FITTED_WINDOWS {
+            self.fit_windows();
         }
         let index = match self.next_near() {
             Some(index) => index,
@@ -190,6 +208,39 @@ impl<T: Copy + Default + Ord> EventQueue<T> {
         let block = self.window >> (BLOCK_BITS - self.window_bits);
         self.let_in(block + NEAR_BLOCKS);
         true
+    }
+
+    /// Between two windows: makes them longer or shorter. A network may have many ports, few of
+    /// which do anything.
+    fn fit_windows(&mut self) {
+        let mean = self.events_seen / FITTED_WINDOWS;
+        (self.windows_seen, self.events_seen) = (0, 0);
+        if mean < FITTING_EVENTS.start && self.window_bits < WINDOW_BITS.1 {
+            self.set_window_bits(self.window_bits + 1);
+        } else if mean >= FITTING_EVENTS.end && self.window_bits > WINDOW_BITS.0 {
+            self.set_window_bits(self.window_bits - 1);
+        }
+    }
+
+    #[inline(never)]
+    fn set_window_bits(&mut self, bits: u32) {
+        let next_at = (self.window + 1) << self.window_bits;
+        let windows = 1 << (NEAR_BITS - bits);
+        let near = core::mem::replace(&mut self.near, vec![List::EMPTY; windows]);
+        self.near_used = vec![0; windows.div_ceil(u64::BITS as usize)];
+        let mut moving = core::mem::take(&mut self.moving);
+        let start = (self.window + 1) as usize & (near.len() - 1);
+        for list in near[start..].iter().chain(&near[..start]) {
+            self.chunks.take(*list, &mut moving);
+        }
+        self.near_end = self.near_end << self.window_bits >> bits;
+        // The window that is over may be a part of a longer one, which is not.
+        self.window = (next_at >> bits) - 1;
+        self.window_bits = bits;
+        for (at, event) in moving.drain(..) {
+            self.put_near(at, event);
+        }
+        self.moving = moving;
     }
 
     /// Sorts the events of this window by time. Of few it counts how many come before each, for no
@@ -348,6 +399,22 @@ mod tests {
                 assert_eq!(queue.pop(), Some(each));
             }
             assert_eq!(queue.pop(), None);
+        }
+    }
+
+    #[test]
+    fn windows_fit_what_is_in_them() {
+        for (apart, first_bits, bits) in [(10, 12, 9), (1_000, 5, 12), (30, 9, 9)] {
+            let mut queue = EventQueue::new(first_bits);
+            for number in 0..1_000_u32 {
+                queue.schedule(u64::from(number) * apart, number);
+            }
+            for pops in 0..1_000_000_u32 {
+                let (at, number) = queue.pop().unwrap();
+                assert_eq!(number, pops % 1_000);
+                queue.schedule(at + 1_000 * apart, number);
+            }
+            assert_eq!(queue.window_bits, bits, "events {apart} ps apart");
         }
     }
 
