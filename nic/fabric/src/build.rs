@@ -32,7 +32,7 @@ const HOST_BUFFER_BYTES: u64 = 131_072;
 /// What counters of a port can hold, and a packet more.
 const BUFFER_MAX_BYTES: u64 = u32::MAX as u64 - 65_536;
 /// From so many ports on a network does not fit the caches next to a processor. 1,024 hosts in a
-/// fat tree have 6,144, and gain by looking ahead. 16 hosts at a switch, which fit, lost a tenth.
+/// fat tree have 6,144, and gain by looking ahead. 16 hosts at a switch, which fit, lose a quarter.
 const PORTS_BEYOND_CACHES: usize = 1_024;
 /// How often the simulation looks for circles of pauses.
 pub(crate) const WATCH_NS: u64 = 1_000_000;
