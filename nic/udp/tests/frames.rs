@@ -43,6 +43,26 @@ fn a_frame_may_have_its_bytes_in_several_pieces() {
     });
 }
 
+/// The kernel has a batch of up to 32,000 bytes in one piece of its memory, and a longer one in
+/// pages.
+#[test]
+fn a_batch_arrives_whole_however_the_kernel_holds_it() {
+    with_frames(
+        "a_batch_arrives_whole_however_the_kernel_holds_it",
+        |ends| {
+            let mut buffer = RecvBuffer::new();
+            for length in [4_200, 8_224, 31_999, 32_000, 32_001, 60_000] {
+                let bytes = pattern(length);
+                send(&ends.left, &ends.right, Some(4_112), &bytes);
+                let meta = receive(&ends.right, &mut buffer);
+                assert_eq!(&buffer.bytes()[..length], bytes);
+                assert_eq!(meta.stride, 4_112);
+            }
+            assert_eq!(ends.left.frame_counts().0, 6);
+        },
+    );
+}
+
 #[test]
 fn a_short_datagram_goes_as_a_frame() {
     with_frames("a_short_datagram_goes_as_a_frame", |ends| {

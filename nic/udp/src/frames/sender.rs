@@ -41,6 +41,9 @@ const UNKNOWN_NS: u64 = 10_000_000;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// Neighbours remembered.
 const NEIGHBOURS_MAX: usize = 256;
+/// A batch is copied into one piece of the kernel's memory up to this payload: with what the kernel
+/// puts behind it, 32 KiB. Longer pieces it has to look for where memory is scattered.
+const IN_ONE_PIECE_MAX: usize = 32_000;
 
 /// So long after a long batch, which takes the socket, short ones to the same neighbour do, too:
 /// they would overtake it in the ring, if no thread read the socket meanwhile.
@@ -279,8 +282,9 @@ impl Sender {
         vnet[8..10].copy_from_slice(&6u16.to_ne_bytes());
         if segment < length {
             vnet[1] = GSO_UDP_L4;
-            // How much of it the kernel puts in one piece of memory: the headers.
-            let hdr_len = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES) as u16;
+            // How much of it the kernel puts in one piece of memory.
+            let in_one_piece = if length > IN_ONE_PIECE_MAX { 0 } else { length };
+            let hdr_len = (ETHERNET_BYTES + IP_BYTES + UDP_BYTES + in_one_piece) as u16;
             vnet[2..4].copy_from_slice(&hdr_len.to_ne_bytes());
             vnet[4..6].copy_from_slice(&(segment as u16).to_ne_bytes());
         }
