@@ -70,6 +70,7 @@ impl End {
                 segment_size: Some(self.cut.segment_bytes as u16),
                 tos: 0,
                 framing: self.framing,
+                whole: None,
                 iov: &self.cut.pieces(between, payloads),
             };
             loop {

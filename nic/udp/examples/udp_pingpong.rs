@@ -227,6 +227,7 @@ impl End {
             tos: self.variant.tos,
             // Where the socket's options say so.
             framing: Framing::Message,
+            whole: None,
             iov: &iov[..self.variant.pieces + usize::from(together)],
         };
         let after = Transmit {

@@ -241,6 +241,7 @@ fn send(
             segment_size,
             tos: 0,
             framing: Framing::Never,
+            whole: None,
             iov: &pieces,
         }) {
             Ok(sent) => sent_bytes += sent.bytes as u64,

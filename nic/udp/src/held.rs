@@ -198,6 +198,7 @@ mod tests {
                 segment_size: None,
                 tos: 0,
                 framing: Framing::Never,
+                whole: None,
                 iov: &[Piece::new(&vec![number; len])],
             })
             .unwrap();

@@ -94,6 +94,9 @@ pub struct Transmit<'a> {
     /// The bytes, at most [`MAX_TRANSMIT_BYTES`](crate::MAX_TRANSMIT_BYTES) and 1024 pieces
     /// (UIO_MAXIOV of linux/uio.h).
     pub iov: &'a [Piece<'a>],
+    /// The same bytes, if they stand in one place and may be read here: a short frame is then
+    /// copied behind its headers, so that the kernel gets one piece.
+    pub whole: Option<&'a [u8]>,
 }
 
 /// What became of a send.

@@ -60,6 +60,12 @@ pub(crate) unsafe fn sendto(
     unsafe { syscall(SYS_sendto, fd, bytes, length, flags, to, to_bytes) as isize }
 }
 
+/// send(2).
+pub(crate) unsafe fn send(fd: c_int, bytes: *const c_void, length: usize, flags: c_int) -> isize {
+    // SAFETY: by the caller's promise.
+    unsafe { sendto(fd, bytes, length, flags, std::ptr::null(), 0) }
+}
+
 /// recvfrom(2).
 pub(crate) unsafe fn recvfrom(
     fd: c_int,

@@ -21,25 +21,41 @@ const SLOTS: usize = 336;
 const LONG_SLOTS: usize = 96;
 
 #[test]
-fn a_frame_may_have_its_bytes_in_several_pieces() {
-    with_frames("a_frame_may_have_its_bytes_in_several_pieces", |ends| {
+fn a_frame_is_the_same_in_one_piece_and_in_several() {
+    with_frames("a_frame_is_the_same_in_one_piece_and_in_several", |ends| {
         let mut buffer = RecvBuffer::new();
-        for (length, segment_size) in [(0, None), (64, None), (100, Some(64)), (2048, None)] {
+        // Up to 2,048 bytes they are copied; a batch of two, too.
+        for (length, segment_size) in [
+            (0, None),
+            (64, None),
+            (100, Some(64)),
+            (2048, None),
+            (2049, None),
+        ] {
             let bytes = pattern(length);
             let (first, second) = bytes.split_at(length / 2);
-            let sent = ends.left.send(&Transmit {
+            let in_pieces = Transmit {
                 destination: &destination(&ends.right),
                 segment_size,
                 tos: 0x42,
                 framing: Framing::Message,
                 iov: &[Piece::new(first), Piece::new(second)],
+                whole: None,
+            };
+            let whole = Transmit {
+                whole: Some(&bytes),
+                ..in_pieces
+            };
+            let [one, other] = [in_pieces, whole].map(|transmit| {
+                assert_eq!(ends.left.send(&transmit).unwrap().lost, None);
+                let meta = receive(&ends.right, &mut buffer);
+                assert_eq!(&buffer.bytes()[..length], bytes);
+                meta
             });
-            assert_eq!(sent.unwrap().lost, None);
-            let meta = receive(&ends.right, &mut buffer);
-            assert_eq!(&buffer.bytes()[..length], bytes);
-            assert_eq!(meta.stride, segment_size.map_or(length, usize::from));
+            assert_eq!(one, other);
+            assert_eq!(one.stride, segment_size.map_or(length, usize::from));
         }
-        assert_eq!(ends.left.frame_counts().0, 4);
+        assert_eq!(ends.left.frame_counts().0, 10);
     });
 }
 
@@ -392,6 +408,7 @@ fn the_child_of_a_fork_neither_takes_nor_sends_frames() {
                         segment_size: None,
                         tos: 0,
                         framing: Framing::Message,
+                        whole: None,
                         iov: &[Piece::new(&[7; 99])],
                     };
                     let has_sent = ends.left.send(&transmit).is_ok();

@@ -42,6 +42,7 @@ fn send(from: &Socket, to: &Socket, tos: u8, segment_size: Option<u16>, bytes: &
         segment_size,
         tos,
         framing: Framing::Never,
+        whole: None,
         iov: &[Piece::new(first), Piece::new(second)],
     };
     let sent = from.send(&transmit).unwrap();
@@ -202,6 +203,7 @@ fn what_is_off_link_or_does_not_answer_cannot_be_reached() {
                     segment_size: None,
                     tos: 0,
                     framing: Framing::Never,
+                    whole: None,
                     iov: &[Piece::new(&[1; 20])],
                 })
             });

@@ -64,6 +64,7 @@ fn it_sees_both_directions_and_sends_in_place_of_the_socket() {
         segment_size: None,
         tos: 0,
         framing: Framing::Never,
+        whole: None,
         iov: &iov,
     };
     let all = [head.clone(), body.clone()].concat();

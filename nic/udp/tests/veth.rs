@@ -27,6 +27,7 @@ fn send(
         segment_size,
         tos: 0,
         framing: Framing::Never,
+        whole: None,
         iov: &[Piece::new(bytes)],
     })
 }
@@ -48,6 +49,7 @@ fn plain_datagrams_have_df_and_id_0() {
                 segment_size: None,
                 tos,
                 framing: Framing::Never,
+                whole: None,
                 iov: &[Piece::new(&[7; 100])],
             };
             sender.send(&transmit).unwrap();
@@ -261,6 +263,7 @@ fn a_full_send_buffer_would_block() {
             segment_size: None,
             tos: 0,
             framing: Framing::Never,
+            whole: None,
             iov: &iov,
         };
         assert!(matches!(
@@ -301,6 +304,7 @@ fn a_full_send_buffer_leaves_the_rest_to_the_caller() {
             segment_size: Some(1000),
             tos: 0,
             framing: Framing::Never,
+            whole: None,
             iov: &iov,
         };
         let sent = sender.send_many(&[transmit; 2]).unwrap();
@@ -336,6 +340,7 @@ fn no_route_is_loss_and_not_an_error() {
             segment_size: None,
             tos: 0,
             framing: Framing::Never,
+            whole: None,
             iov: &iov,
         });
         let sent = sender.send_many(&transmits).unwrap();

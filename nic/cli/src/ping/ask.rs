@@ -133,6 +133,7 @@ impl Asker {
             segment_size: None,
             tos: 0,
             framing: Framing::Never,
+            whole: None,
             iov: &iov,
         };
         let asked = Instant::now();

@@ -202,6 +202,7 @@ impl Door {
                 segment_size: None,
                 tos: 0,
                 framing: Framing::Never,
+                whole: None,
                 iov: &[Piece::new(&packet)],
             };
             let _ = socket.send(&transmit);

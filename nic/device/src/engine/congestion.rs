@@ -33,6 +33,7 @@ impl Engine {
                 segment_size: None,
                 tos: CNP_TOS,
                 framing: Framing::Never,
+                whole: None,
                 iov: &[Piece::new(&datagram)],
             });
             self.stats.tx_packets += u64::from(sent.is_ok());

@@ -49,6 +49,7 @@ pub(crate) fn pass_on(
         segment_size: None,
         tos: 0,
         framing: Framing::Never,
+        whole: None,
         iov: &[Piece::new(&header(origin)), Piece::new(datagram)],
     });
     true

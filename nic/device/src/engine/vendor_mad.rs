@@ -197,6 +197,7 @@ impl Engine {
                 segment_size: None,
                 tos: 0,
                 framing: Framing::Never,
+                whole: None,
                 iov: &[Piece::new(&bytes)],
             });
         }

@@ -96,6 +96,7 @@ impl<'a> Sender<'a> {
             segment_size: Some(segment_bytes as u16),
             tos: 0,
             framing: Framing::Never,
+            whole: None,
             iov: &pieces,
         }) {
             Ok(_) => {

@@ -33,6 +33,7 @@ pub(crate) fn sendmsg(
                 segment_size,
                 tos,
                 framing: Framing::Never,
+                whole: None,
                 iov: &pieces,
             })
             .unwrap();

@@ -202,6 +202,7 @@ impl Bench {
                 segment_size: None,
                 tos: 0,
                 framing: Framing::Never,
+                whole: None,
                 iov,
             };
             ends.left

@@ -67,6 +67,7 @@ pub(crate) fn send_as(
         tos: 0x42,
         framing,
         iov: &[Piece::new(first), Piece::new(second)],
+        whole: None,
     };
     assert_eq!(from.send(&transmit).unwrap().lost, None);
 }
@@ -103,6 +104,7 @@ pub(crate) fn send_or_not(from: &Socket, to: &Socket) {
         tos: 0x42,
         framing: Framing::Message,
         iov: &[Piece::new(&[7; 99])],
+        whole: None,
     };
     from.send(&transmit).unwrap();
 }

@@ -342,6 +342,7 @@ pub(super) fn transmit<'a>(
         segment_size,
         tos: 0,
         framing: Framing::Never,
+        whole: None,
         iov,
     }
 }

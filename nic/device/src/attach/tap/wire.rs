@@ -32,6 +32,7 @@ impl Wire {
             segment_size: None,
             tos,
             framing: Framing::Never,
+            whole: None,
             iov: &iov,
         };
         self.send_batch(&transmit, bytes)

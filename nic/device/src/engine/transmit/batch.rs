@@ -369,6 +369,7 @@ impl Batch {
             tos: target.tos,
             framing: self.framing(target),
             iov: &self.pieces,
+            whole: (!self.refers).then(|| &self.arena[..self.used]),
         };
         let count = self.count as u64;
         match socket.send(&transmit) {
