@@ -9,16 +9,13 @@ from typing_extensions import override
 
 from rocelab.results import SIDE_BY_SIDE_TEST, ParamValue
 from rocelab.study.side_by_side_tables import Processors
-from rocelab.study.together_steps import TogetherStep
-from rocelab.tools.base import Executable
-from rocelab.tools.mesh import MeshMethod
+from rocelab.study.together_steps import OneMethodStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideBySideStep(TogetherStep):
+class SideBySideStep(OneMethodStep):
     """One start of so many pairs of programs, or of one pair with so many queue pairs."""
 
-    method: MeshMethod
     pairs: int
     queue_pairs: int
     """Of each pair of programs."""
@@ -44,16 +41,6 @@ class SideBySideStep(TogetherStep):
     @override
     def test_name(self) -> str:
         return SIDE_BY_SIDE_TEST
-
-    @property
-    @override
-    def tool(self) -> str:
-        return self.method.tool
-
-    @property
-    @override
-    def executables(self) -> tuple[Executable, ...]:
-        return self.method.executables
 
     @property
     @override

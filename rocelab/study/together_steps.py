@@ -75,11 +75,27 @@ class TogetherStep(SingleStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeshStep(TogetherStep):
+class OneMethodStep(TogetherStep):
+    """One start of pairs that all are of the same programs."""
+
+    method: MeshMethod
+
+    @property
+    @override
+    def tool(self) -> str:
+        return self.method.tool
+
+    @property
+    @override
+    def executables(self) -> tuple[Executable, ...]:
+        return self.method.executables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshStep(OneMethodStep):
     """One start of many pairs of programs, which send at the same time, on so many nodes."""
 
     test: FlowTest
-    method: MeshMethod
     nodes: int
     parallel: int
     traffic_class: int
@@ -108,16 +124,6 @@ class MeshStep(TogetherStep):
     @override
     def test_name(self) -> str:
         return self.test
-
-    @property
-    @override
-    def tool(self) -> str:
-        return self.method.tool
-
-    @property
-    @override
-    def executables(self) -> tuple[Executable, ...]:
-        return self.method.executables
 
     @property
     @override
