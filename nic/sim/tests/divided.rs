@@ -15,8 +15,9 @@ use urxe_wire::{Header, Immediate, Operation, Packet, Psn, Qpn, Reth};
 const GAINS: PeerAbilities = PeerAbilities::GAINS_BY_EQUAL_LENGTHS;
 const NOW: Instant = Instant::from_nanos(1);
 const MTU_BYTES: u32 = 1024;
-const BATCH_PACKETS: u32 = 63;
-const PACKETS_MAX: u32 = 65;
+/// What a batch of the UDP socket takes of them.
+const BATCH_PACKETS: u32 = 61;
+const PACKETS_MAX: u32 = 123;
 
 /// A queue pair that reads and writes memory of another, each with memory of its own: of zeros, and
 /// of sevens.
@@ -237,18 +238,34 @@ fn a_write_is_divided_evenly() {
     assert_eq!(lengths(last), [[1024; 15].as_slice(), &[1008]].concat());
 }
 
+/// Whether a WRITE of so many packets is as many messages, behind another that is not acknowledged
+/// or with nothing in flight.
+fn is_in_pieces(packets: u32, abilities: PeerAbilities, is_behind_another: bool) -> bool {
+    let mut pair = Pair::new(abilities);
+    let length = packets * MTU_BYTES;
+    pair.write(0, length);
+    if is_behind_another {
+        pair.post_write(0, MTU_BYTES);
+        assert!(pair.next_request().is_some());
+    }
+    pair.post_write(0, length);
+    let sent: Vec<_> = std::iter::from_fn(|| pair.next_request()).collect();
+    operations(&sent) == vec![Operation::WriteOnly; packets as usize]
+}
+
 #[test]
 fn long_writes_and_those_to_other_devices_are_one_message() {
-    let is_in_pieces = |packets: u32, abilities: PeerAbilities| {
-        let mut pair = Pair::new(abilities);
-        let length = packets * MTU_BYTES;
-        pair.write(0, length);
-        operations(&pair.write(0, length)) == vec![Operation::WriteOnly; packets as usize]
-    };
-    assert!(is_in_pieces(2, GAINS));
-    assert!(is_in_pieces(64, GAINS));
-    assert!(!is_in_pieces(65, GAINS));
-    assert!(!is_in_pieces(2, PeerAbilities::empty()));
+    assert!(is_in_pieces(2, GAINS, false));
+    assert!(is_in_pieces(BATCH_PACKETS + 1, GAINS, false));
+    assert!(!is_in_pieces(BATCH_PACKETS + 2, GAINS, false));
+    assert!(!is_in_pieces(2, PeerAbilities::empty(), false));
+}
+
+#[test]
+fn a_write_behind_others_is_divided_up_to_two_batches() {
+    assert!(is_in_pieces(2 * BATCH_PACKETS, GAINS, true));
+    assert!(!is_in_pieces(2 * BATCH_PACKETS + 1, GAINS, true));
+    assert!(!is_in_pieces(2, PeerAbilities::empty(), true));
 }
 
 /// Its completion at the other end tells the length of all.
