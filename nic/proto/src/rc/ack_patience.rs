@@ -33,6 +33,11 @@ impl Patience {
         now.since(idle_since) >= self.hold_ns
     }
 
+    /// The acknowledgement is owed from now on.
+    pub(crate) fn restart(&mut self) {
+        self.idle_since = None;
+    }
+
     /// A request goes to the peer that waits for the acknowledgement.
     pub(crate) fn note_company(&mut self) {
         self.has_company = true;

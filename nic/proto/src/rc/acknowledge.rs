@@ -28,8 +28,9 @@ pub const ACK_HOLD_NS: u64 = 50_000;
 const QUIET_HOLD_NS: u64 = ACK_HOLD_NS / 2;
 /// An answer of so many packets is no stream yet: one READ of 64 KiB.
 const ANSWER_PACKETS: u32 = 16;
-/// An ACK does not wait when this many packets asked for it.
-const HOLD_PACKETS: u32 = 4;
+/// An ACK does not wait when so many messages asked for it at their ends, or so many packets of one
+/// before its end.
+const HOLD_MAX: u32 = 4;
 /// Credits are not used: "unlimited" (the AETH encoding 0x1f).
 const CREDITS_UNLIMITED: u8 = 0x1f;
 const ACK: Syndrome = Syndrome::Ack {
@@ -58,7 +59,10 @@ pub(crate) struct Acknowledger {
     nak: Option<(Psn, Syndrome)>,
     /// Since when an ACK is owed.
     owed_since: Option<Instant>,
-    owed_packets: u32,
+    /// Messages that asked for it at their ends.
+    owed_messages: u32,
+    /// Packets that asked for it before the end of a message, to which no reply can come yet.
+    owed_on_the_way: u32,
     /// Whether the peer waits for it.
     is_awaited: bool,
     urgent: bool,
@@ -80,11 +84,18 @@ pub(crate) enum Polled {
 }
 
 impl Acknowledger {
-    /// An ACK is owed for a request that asked for one.
-    pub(crate) fn owe(&mut self, now: Instant) {
+    /// An ACK is owed for a packet that asked for one, which ends its message or not.
+    pub(crate) fn owe(&mut self, now: Instant, ends: bool) {
         self.owe_quietly(now);
-        self.owed_packets += 1;
         self.is_awaited = true;
+        if !ends {
+            self.owed_on_the_way += 1;
+            return;
+        }
+        if self.owed_messages == 0 {
+            self.patience.restart();
+        }
+        self.owed_messages += 1;
     }
 
     /// An ACK is owed that no peer waits for.
@@ -94,7 +105,7 @@ impl Acknowledger {
 
     /// An ACK is owed at once: the peer is sending again.
     pub(crate) fn owe_urgently(&mut self, now: Instant) {
-        self.owe(now);
+        self.owe(now, true);
         self.urgent = true;
     }
 
@@ -132,11 +143,12 @@ impl Acknowledger {
 
     /// An acknowledgement leaves.
     fn note_sent(&mut self) {
-        if core::mem::take(&mut self.is_awaited) {
-            self.patience.note_sent(self.owed_packets >= HOLD_PACKETS);
+        if core::mem::take(&mut self.is_awaited) && self.owed_messages > 0 {
+            self.patience.note_sent(self.owed_messages >= HOLD_MAX);
         }
         self.owed_since = None;
-        self.owed_packets = 0;
+        self.owed_messages = 0;
+        self.owed_on_the_way = 0;
         self.urgent = false;
         self.ordered = None;
     }
@@ -271,7 +283,9 @@ impl Acknowledger {
     /// Whether an ACK is owed that may not wait.
     fn is_ack_pressing(&self, now: Instant) -> bool {
         self.owed_since.is_some_and(|since| {
-            since.after(ACK_HOLD_NS) <= now || self.urgent || self.owed_packets >= HOLD_PACKETS
+            since.after(ACK_HOLD_NS) <= now
+                || self.urgent
+                || self.owed_messages.max(self.owed_on_the_way) >= HOLD_MAX
         })
     }
 
@@ -396,48 +410,4 @@ const fn aeth_ack(msn: u32) -> Aeth {
 pub(crate) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
 #[cfg(test)]
-mod tests {
-    use alloc::vec::Vec;
-
-    use urxe_wire::Qpn;
-
-    use super::*;
-    use crate::memory::{PdId, RemoteRange, Via};
-
-    fn read(first: u32, packets: u32) -> Reply {
-        Reply::Read(ReadJob {
-            first: Psn::new(first),
-            via: Via {
-                pd: PdId(1),
-                qp: Qpn::new(5),
-            },
-            range: RemoteRange {
-                rkey: 1,
-                va: 0,
-                len: packets * 1024,
-            },
-            packets,
-            until: packets,
-            sent: 0,
-            msn: 1,
-            repeated: false,
-        })
-    }
-
-    #[test]
-    fn a_long_answer_and_many_are_a_stream() {
-        let is_streaming = |replies: &[Reply]| {
-            let mut acknowledger = Acknowledger::default();
-            replies
-                .iter()
-                .for_each(|reply| acknowledger.push_reply(*reply));
-            acknowledger.is_streaming()
-        };
-        assert!(!is_streaming(&[]));
-        assert!(!is_streaming(&[read(0, ANSWER_PACKETS)]));
-        assert!(is_streaming(&[read(0, ANSWER_PACKETS + 1)]));
-        let in_pairs = |pairs: u32| (0..pairs).map(|pair| read(2 * pair, 2)).collect::<Vec<_>>();
-        assert!(!is_streaming(&in_pairs(ANSWER_PACKETS / 2)));
-        assert!(is_streaming(&in_pairs(ANSWER_PACKETS / 2 + 1)));
-    }
-}
+mod tests;

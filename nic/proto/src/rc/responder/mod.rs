@@ -200,7 +200,7 @@ impl Responder {
         let has_response = operation.is_some_and(Operation::has_response);
         let ends = operation.is_some_and(Operation::ends_message);
         if bth.ack_request && !has_response {
-            self.acknowledger.owe(now);
+            self.acknowledger.owe(now, ends);
         } else if connection.has(PeerAbilities::UNASKED_ACKNOWLEDGEMENTS) && ends {
             self.acknowledger.owe_quietly(now);
         }
