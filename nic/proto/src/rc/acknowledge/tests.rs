@@ -44,7 +44,7 @@ fn a_long_answer_and_many_are_a_stream() {
 
 const NOW: Instant = Instant::from_nanos(1);
 
-/// How long an owed ACK waits, by whole microseconds of looks in vain.
+/// How long an owed ACK waits while the host looks for packets in vain, each half a microsecond.
 fn wait_ns(acknowledger: &mut Acknowledger) -> u64 {
     let mut looks = (0..).map(|look| look * 500);
     let goes = |after: &u64| acknowledger.ack_may_go(NOW.after(*after), AckMode::Idle);
